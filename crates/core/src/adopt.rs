@@ -1,5 +1,5 @@
-//! Whether a cluster can be taken over as it is: every pool would render to the name it has now, so that no machine is
-//! touched.
+//! Checks whether a cluster can be adopted without any effect on its machines: every pool must
+//! render to the config name that it already has. Called by `machinist adopt`.
 
 use kube::ResourceExt as _;
 use serde::Serialize;
@@ -9,61 +9,62 @@ use crate::diff::{self, ConfigDiff};
 use crate::render::provenance::{ProvenanceItem, ProvenanceKind, provenance};
 use crate::render::{ImageSources, RenderError, RenderedPool, render};
 
-/// What would become of one pool.
+/// The result of the check for one pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdoptionVerdict {
     /// The pool.
     pub pool: String,
-    /// The rendered config that it has.
+    /// The rendered config that the pool has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
-    /// What would become of it.
+    /// What adopting it would do.
     #[serde(flatten)]
     pub outcome: AdoptionOutcome,
 }
 
-/// What would become of a pool.
+/// What adopting a pool would do.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "outcome")]
 pub enum AdoptionOutcome {
-    /// Nothing: the same name.
+    /// Nothing: the name is the same.
     Same,
-    /// It has no rendered config, and nothing that would make one.
+    /// Nothing: it has no rendered config and no MachineConfigs.
     Empty,
-    /// Another name: its machines would be updated.
+    /// The name differs: its machines would be updated.
     Other {
-        /// The name it would have.
+        /// The new name.
         rendered: String,
-        /// What differs, as far as it can be told.
+        /// The differences, as far as they are known.
         differences: Vec<AdoptionDifference>,
     },
-    /// It could not be rendered: it would stay where it is and say so.
+    /// The pool cannot be rendered: it would keep its config and become degraded.
     Unrenderable {
-        /// Why.
+        /// The reason.
         problem: String,
     },
 }
 
-/// One thing that differs between what a pool has and what it would have.
+/// One difference between the current and the new config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AdoptionDifference {
-    /// What it is: `file /etc/chrony.conf`.
+    /// What differs, for example `file /etc/chrony.conf`.
     pub what: String,
-    /// Who says so: the sources that have something to say about it, the last one wins. None: a source of it is gone.
+    /// The MachineConfigs that define it; the last one wins. Empty if that MachineConfig was
+    /// deleted.
     pub sources: Vec<String>,
 }
 
 impl AdoptionVerdict {
-    /// Whether no machine is touched.
+    /// Whether no machine is affected.
     #[must_use]
     pub fn is_safe(&self) -> bool {
         matches!(self.outcome, AdoptionOutcome::Same | AdoptionOutcome::Empty)
     }
 }
 
-/// Looks at all pools, in the order of their names.
+/// Checks all pools, in the order of their names.
 #[must_use]
 pub fn check<'a>(
     pools: &'a [MachineConfigPool],
@@ -122,7 +123,7 @@ fn differences(
     named(&diff::diff(old, &new, &change), &items)
 }
 
-/// What a diff is about, thing by thing, with who has something to say about it.
+/// The entries of a diff, each with the MachineConfigs that define it.
 fn named(diff: &ConfigDiff, items: &[ProvenanceItem]) -> Vec<AdoptionDifference> {
     let sources = |kind: ProvenanceKind, name: &str| {
         let item = items.iter().find(|item| item.kind == kind && item.name == name);
@@ -153,7 +154,7 @@ fn named(diff: &ConfigDiff, items: &[ProvenanceItem]) -> Vec<AdoptionDifference>
         all.extend(names.map(|name| difference(kind, name)));
         if list.reordered {
             all.push(AdoptionDifference {
-                what: format!("order of each {kind}"),
+                what: format!("order of {kind} entries"),
                 sources: Vec::new(),
             });
         }
@@ -191,7 +192,7 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    /// A pool as another controller has left it: its rendered config is there.
+    /// A pool that another controller manages: its rendered config exists.
     fn taken_over() -> (MachineConfigPool, Vec<MachineConfig>) {
         let source = config("50-a", "one");
         let pool_without = pool("worker", None);
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_stays_as_it_is() {
+    fn a_pool_with_the_same_name_is_safe() {
         let (pool, configs) = taken_over();
         let verdicts = check(&[pool], &configs, None);
         assert_eq!(verdicts[0].outcome, AdoptionOutcome::Same);
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_is_gone_or_bad() {
+    fn a_deleted_or_invalid_source_is_reported() {
         let (worker, configs) = taken_over();
         let verdict = check(std::slice::from_ref(&worker), &configs[1..], None).remove(0);
         assert!(matches!(verdict.outcome, AdoptionOutcome::Unrenderable { .. }), "{verdict:?}");

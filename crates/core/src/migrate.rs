@@ -1,12 +1,14 @@
-//! Moving house: what is taken from one home of the API to another, so that no machine notices.
+//! Plans the migration of objects from one API server to another, without any effect on the
+//! machines.
 //!
-//! Objects are looked at as they are stored, so that what this version does not know moves too.
+//! Works on JSON values as they are stored, so that fields which this version does not know are
+//! migrated, too. Called by `machinist migrate`.
 
 use serde_json::{Map, Value, json};
 
 use crate::api::names::annotation;
 
-/// What a home fills in itself.
+/// Metadata that an API server sets itself.
 const SERVER_FIELDS: [&str; 8] = [
     "uid",
     "resourceVersion",
@@ -18,7 +20,7 @@ const SERVER_FIELDS: [&str; 8] = [
     "deletionGracePeriodSeconds",
 ];
 
-/// What begins the labels and annotations of machines that are ours to move.
+/// The prefixes of a Node's labels and annotations that are migrated.
 const OWNED_NODE_PREFIXES: [&str; 4] = [
     "machineconfiguration.openshift.io/",
     "machine.openshift.io/",
@@ -26,14 +28,14 @@ const OWNED_NODE_PREFIXES: [&str; 4] = [
     "node-role.kubernetes.io/",
 ];
 
-/// The annotation that says what a machine has.
+/// The annotation with a machine's current config.
 const CURRENT_CONFIG: &str = "machineconfiguration.openshift.io/currentConfig";
 
-/// There on pools that are being moved.
+/// Set on pools that are being migrated.
 pub const MIGRATING: &str = "machinist.dev/moving";
 
-/// A pool as it is written first: paused, because while its MachineConfigs arrive one after the other, a controller of the new
-/// home renders what there is.
+/// The first version of a migrated pool. It is paused, because the target's controller renders the
+/// pool from however many of its MachineConfigs have arrived.
 #[must_use]
 pub fn paused_for_migration(pool: &Value) -> Value {
     let mut pool = pool.clone();
@@ -42,39 +44,41 @@ pub fn paused_for_migration(pool: &Value) -> Value {
     pool
 }
 
-/// The merge patch that lets a pool go again, as it was in the old home.
+/// The merge patch that ends the migration of a pool: it is paused only if it was paused on the
+/// source.
 #[must_use]
 pub fn resume_patch(old: &Value) -> Value {
     let paused = old["spec"]["paused"].as_bool().unwrap_or_default();
     json!({"metadata": {"annotations": {MIGRATING: null}}, "spec": {"paused": paused}})
 }
 
-/// What has to be done with one object.
+/// What to do with one object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MigrationStep {
-    /// It is not there: it is made.
+    /// Create it: the target does not have it.
     Create(Value),
-    /// It is there and has never been used: it is replaced.
+    /// Replace it: the target's has never been used.
     Replace(Value),
-    /// It is there: these parts are added (a merge patch).
+    /// Add these parts with a merge patch.
     Merge(Value),
-    /// It is there as it should be.
+    /// The target already has the same.
     Unchanged,
-    /// It is there and different: a person has to decide.
+    /// The target has a different one: an administrator must decide.
     Conflict(String),
 }
 
-/// What to do with an object of ours.
+/// What to do with one of Machinist's objects.
 #[must_use]
 pub fn migration_step(object: &Value, there: Option<&Value>) -> MigrationStep {
     let wanted = portable(object);
     let Some(there) = there else { return MigrationStep::Create(wanted) };
-    // What a controller makes of a machine, one of the new home makes there.
+    // The target's controller creates its own.
     let is_of_a_machine = there["kind"] == "MachineConfigNode";
     if is_of_a_machine || comparable_contents(&wanted) == comparable_contents(&portable(there)) {
         return MigrationStep::Unchanged;
     }
-    // A new home begins with pools that nobody has used yet; and a move may have been interrupted.
+    // A new API server starts with pools that nobody has used yet; and a migration may have been
+    // interrupted.
     let is_unused = there["spec"]["configuration"]["name"].as_str().unwrap_or_default().is_empty();
     let is_moving = there["metadata"]["annotations"].get(MIGRATING).is_some();
     if there["kind"] == "MachineConfigPool" && (is_unused || is_moving) {
@@ -83,12 +87,13 @@ pub fn migration_step(object: &Value, there: Option<&Value>) -> MigrationStep {
         return MigrationStep::Replace(wanted);
     }
     MigrationStep::Conflict(
-        "is there already, and is different; delete one of the two, or make them equal".to_owned(),
+        "already exists on the target and differs; delete one of the two, or make them equal"
+            .to_owned(),
     )
 }
 
-/// Whether a controller of the new home has made an object and keeps it: it comes to the same as the old one when everything that
-/// it is made of has arrived, which is looked at before the pools are let go.
+/// Whether the target's controller creates and maintains this object. It becomes equal to the
+/// source's once all its inputs have arrived, which is checked before the pools are resumed.
 #[must_use]
 pub fn is_controller_managed(there: &Value) -> bool {
     let annotations = &there["metadata"]["annotations"];
@@ -96,12 +101,12 @@ pub fn is_controller_managed(there: &Value) -> bool {
         || annotations.get(annotation::GENERATED_BY_CONTROLLER_VERSION).is_some()
 }
 
-/// What to do with a machine.
+/// What to do with a Node.
 #[must_use]
 pub fn node_migration_step(node: &Value, there: Option<&Value>) -> MigrationStep {
     let Some(there) = there else {
         let mut wanted = portable(node);
-        // What its kubelet says is said by it in the new home.
+        // The kubelet keeps updating this status on the target.
         wanted["status"] = node["status"].clone();
         return MigrationStep::Create(wanted);
     };
@@ -111,7 +116,7 @@ pub fn node_migration_step(node: &Value, there: Option<&Value>) -> MigrationStep
         && moved != known
     {
         return MigrationStep::Conflict(format!(
-            "has {known} there and {moved} here; find out which is true and remove the annotation {CURRENT_CONFIG} from the other"
+            "has the config {known} on the target and {moved} on the source; find out which is right and remove the annotation {CURRENT_CONFIG} from the other"
         ));
     }
     let mut metadata = Map::new();
@@ -128,7 +133,7 @@ pub fn node_migration_step(node: &Value, there: Option<&Value>) -> MigrationStep
     }
 }
 
-/// What is ours in one map and not so in the other.
+/// The migrated entries of one map that are missing or different in the other.
 fn missing_owned_entries(wanted: &Value, there: &Value) -> Map<String, Value> {
     let is_ours = |key: &str| OWNED_NODE_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
     let wanted = wanted.as_object().into_iter().flatten();
@@ -136,8 +141,8 @@ fn missing_owned_entries(wanted: &Value, there: &Value) -> Map<String, Value> {
     new.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// An object without what belongs to its home: made anew it is the same for everyone but the home. Owners are told by
-/// [`owners`], because they have other identities there.
+/// An object without everything that its API server added. [`remapped_owners`] handles owners,
+/// because they have other UIDs on the target.
 #[must_use]
 pub fn portable(object: &Value) -> Value {
     let mut object = object.clone();
@@ -152,21 +157,21 @@ pub fn portable(object: &Value) -> Value {
     object
 }
 
-/// What two objects are compared by.
+/// The parts of an object that are compared.
 fn comparable_contents(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
         fields.remove("apiVersion");
         fields.remove("kind");
     }
-    // Absent and empty are the same to everyone.
+    // Absent and empty are equivalent.
     for field in ["labels", "annotations"] {
         let map = &mut object["metadata"][field];
         if map.is_null() {
             *map = json!({});
         }
     }
-    // A home fills in what its schema says, and its controller who the config is made of.
+    // The API server fills in defaults, and the controller the list of sources.
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         if spec.get("paused") == Some(&Value::Bool(false)) {
             spec.remove("paused");
@@ -181,7 +186,7 @@ fn comparable_contents(object: &Value) -> Value {
     object
 }
 
-/// The owners of an object, with the identities that they have in the new home; `None` if it has none there.
+/// The owners of an object, with their UIDs on the target; `None` if none of them exists there.
 #[must_use]
 pub fn remapped_owners(
     object: &Value,
@@ -200,7 +205,7 @@ pub fn remapped_owners(
     (!moved.is_empty()).then_some(Value::Array(moved))
 }
 
-/// Why a pool cannot be moved now: its machines are on their way.
+/// Why a pool cannot be migrated now: its machines are updating.
 #[must_use]
 pub fn migration_blocker(pool: &Value) -> Option<String> {
     let count = |field: &str| pool["status"][field].as_i64().unwrap_or_default();
@@ -224,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_made_kept_or_in_the_way() {
+    fn an_object_is_created_kept_or_in_conflict() {
         let MigrationStep::Create(made) = migration_step(&config("a"), None) else { panic!() };
         assert_eq!(made["metadata"], json!({"name": "x"}));
         let mut there = config("a");
@@ -245,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_nobody_has_used_gives_way() {
+    fn an_unused_pool_is_replaced() {
         let pool = |name: &str, label: &str| {
             json!({"kind": "MachineConfigPool", "spec": {"configuration": {"name": name}},
                 "metadata": {"name": "worker", "resourceVersion": "9", "labels": {"a": label}}})
@@ -269,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_keeps_what_the_new_api_server_knows_of_it() {
+    fn a_node_keeps_what_the_target_knows_about_it() {
         let node = |current: &str, label: &str| {
             json!({"metadata": {"name": "a", "annotations": {CURRENT_CONFIG: current, "other/x": "1"},
                 "labels": {"node-role.kubernetes.io/worker": label, "zone": "z"}}, "status": {"s": 1}})
@@ -296,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_get_the_uids_of_the_new_api_server() {
+    fn owners_get_the_uids_of_the_target() {
         let identity = |kind: &str, name: &str| {
             (kind == "MachineConfigPool" && name == "worker").then(|| "new".to_owned())
         };
@@ -306,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_on_its_way_is_not_moved() {
+    fn an_updating_pool_is_not_migrated() {
         let pool = |updated: i64, paused: bool| json!({"spec": {"paused": paused}, "status": {"machineCount": 3, "updatedMachineCount": updated}});
         assert_eq!(migration_blocker(&pool(3, false)), None);
         assert_eq!(migration_blocker(&pool(2, true)), None);

@@ -1,4 +1,4 @@
-//! What a pool would be rendered to.
+//! Predicts the rendered config of a pool.
 
 use serde::Serialize;
 
@@ -9,26 +9,26 @@ use crate::render::{ImageSources, render};
 
 use super::{PlanSnapshot, PlannedChanges};
 
-/// Why a pool does not get what its sources make.
+/// Why a pool would not get the config that its MachineConfigs render to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum PoolBlocked {
-    /// The sources are bad.
+    /// The MachineConfigs cannot be rendered.
     Unrenderable {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The machines of the pool could not take the result in place.
+    /// The machines of the pool could not apply the result in place.
     Refused {
-        /// The MachineConfig without which they could; none if it is not one alone.
+        /// The one MachineConfig that causes this; none if there are several.
         #[serde(skip_serializing_if = "Option::is_none")]
         culprit: Option<String>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Pools and MachineConfigs, now or after the change.
+/// Pools and MachineConfigs, before or after the change.
 #[derive(Debug, Clone)]
 pub(super) struct PlanView<'a> {
     pub(super) pools: Vec<&'a MachineConfigPool>,
@@ -38,17 +38,17 @@ pub(super) struct PlanView<'a> {
 }
 
 impl<'a> PlanView<'a> {
-    /// The world as it is.
-    pub(super) fn from_snapshot(world: &'a PlanSnapshot) -> Self {
+    /// The state before the change.
+    pub(super) fn from_snapshot(snapshot: &'a PlanSnapshot) -> Self {
         Self {
-            pools: world.pools.iter().collect(),
-            configs: world.machine_configs.iter().collect(),
-            controller_config: world.controller_config.as_ref(),
-            streams: world.streams.as_ref(),
+            pools: snapshot.pools.iter().collect(),
+            configs: snapshot.machine_configs.iter().collect(),
+            controller_config: snapshot.controller_config.as_ref(),
+            streams: snapshot.streams.as_ref(),
         }
     }
 
-    /// The world as it would be.
+    /// The state after the change.
     pub(super) fn with(&self, changes: &'a PlannedChanges) -> Self {
         Self {
             pools: apply_to_list(&self.pools, &changes.pools, &changes.deleted_pools, pool_name),
@@ -86,7 +86,7 @@ fn config_name(config: &MachineConfig) -> &str {
     config.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The objects that stay, and those that are set.
+/// The objects that are kept, and those that are added or replaced.
 fn apply_to_list<'a, T>(
     now: &[&'a T],
     set: &'a [T],
@@ -99,33 +99,33 @@ fn apply_to_list<'a, T>(
     stay.chain(set).collect()
 }
 
-/// The config that a pool points at.
+/// The config that a pool points to.
 pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
     let configuration = pool.spec.configuration.as_ref();
     configuration.and_then(|configuration| configuration.name.as_deref()).unwrap_or_default()
 }
 
-/// What becomes of a pool.
+/// The predicted state of a pool.
 #[derive(Debug, Clone)]
 pub(super) struct PoolForecast {
-    /// What the sources make, if they make anything.
+    /// The config that the MachineConfigs render to, if they do.
     rendered: Option<MachineConfig>,
-    /// What the pool would point at.
+    /// The config that the pool would point to.
     pub(super) target: String,
-    /// Why that is not what the sources make.
+    /// Why that is not what the MachineConfigs render to.
     pub(super) blocked: Option<PoolBlocked>,
     /// Whether a rollback would end.
     pub(super) ends_rollback: bool,
 }
 
 impl PoolForecast {
-    /// Whether nothing is different.
+    /// Whether nothing differs.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         let made = |one: &Self| one.rendered.as_ref().map(|made| config_name(made).to_owned());
         (&self.target, made(self), &self.blocked) == (&other.target, made(other), &other.blocked)
     }
 
-    /// The config that is wanted, whether or not the pool gets it.
+    /// The desired config, whether or not the pool gets it.
     pub(super) fn desired_name(&self) -> &str {
         match (&self.blocked, &self.rendered) {
             (Some(PoolBlocked::Refused { .. }), Some(made)) => config_name(made),
@@ -133,7 +133,7 @@ impl PoolForecast {
         }
     }
 
-    /// The object of the config that is wanted.
+    /// The object of the desired config.
     pub(super) fn desired_config<'a>(&'a self, view: &PlanView<'a>) -> Option<&'a MachineConfig> {
         let wanted = self.desired_name();
         self.rendered
@@ -166,7 +166,8 @@ pub(super) fn forecast_pool(view: &PlanView<'_>, pool: &MachineConfigPool) -> Po
                 outlook.target = name;
             }
         }
-        // The controller waits for somebody else now; what it does then is what matters here.
+        // The controller would wait here for other controllers; the plan shows what it does
+        // afterwards.
         Err(ReconcileError::NotYet(_)) => {
             if let (Some(made), None) = (&outlook.rendered, PoolRollback::from_annotations(pool)) {
                 config_name(made).clone_into(&mut outlook.target);

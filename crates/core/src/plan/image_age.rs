@@ -1,8 +1,8 @@
-//! Whether one OS image is older than another, as far as their tags tell.
+//! Compares the age of two OS images by their tags.
 
 use std::cmp::Ordering;
 
-/// How the second image compares with the first; none where it cannot be told.
+/// How the second image compares with the first; `None` if that is unknown.
 pub(super) fn compare(old: &str, new: &str) -> Option<Ordering> {
     let ((old_place, old_tag), (new_place, new_tag)) = (tag(old)?, tag(new)?);
     if old_place != new_place {
@@ -10,21 +10,21 @@ pub(super) fn compare(old: &str, new: &str) -> Option<Ordering> {
     }
     let ((old_numbers, old_rest), (new_numbers, new_rest)) = (version(old_tag)?, version(new_tag)?);
     match new_numbers.cmp(&old_numbers) {
-        // 4.16.0-rc.1 and 4.16.0: only the project that made them knows.
+        // 4.16.0-rc.1 and 4.16.0: the order of suffixes depends on the project.
         Ordering::Equal if old_rest != new_rest => None,
         ordering => Some(ordering),
     }
 }
 
-/// Where an image is and its tag; none if it is named by its digest.
+/// The repository and the tag of an image; `None` if it is referenced by digest.
 fn tag(image: &str) -> Option<(&str, &str)> {
     let image = image.rsplit_once("://").map_or(image, |(_, rest)| rest);
     let (place, tag) = image.rsplit_once(':')?;
-    // The colon before a port is none before a tag.
+    // A colon before a slash belongs to a port, not to a tag.
     (!tag.contains('/') && !image.contains('@')).then_some((place, tag))
 }
 
-/// The numbers that a version begins with, and what follows them.
+/// The leading numbers of a version, and the rest.
 fn version(tag: &str) -> Option<(Vec<u64>, &str)> {
     let digits = tag.strip_prefix('v').unwrap_or(tag);
     let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_tell_as_far_as_they_are_versions_of_the_same_image() {
+    fn only_version_tags_of_the_same_repository_are_compared() {
         use Ordering::{Equal, Greater, Less};
         for (old, new, expected) in [
             ("r.example/os:4.16.1", "r.example/os:4.16.2", Some(Greater)),

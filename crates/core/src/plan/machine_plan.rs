@@ -1,5 +1,5 @@
-//! What a change costs each machine of a pool. Machines may be on different configs, so each is
-//! asked from where it is.
+//! What a change costs each machine of a pool. Machines may have different configs, so each is
+//! planned from its own one.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +14,24 @@ use crate::disruption::disruption;
 use crate::node::NodeView;
 use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 
-/// What a change costs a machine, in one word: the dearest of all that is done.
+/// The cost of a change for a machine: that of the most disruptive action.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DisruptionCost {
-    /// Nothing that anybody notices.
+    /// No disruption.
     #[default]
     Nothing,
-    /// A service reads its settings again.
+    /// A service is reloaded.
     Reload,
     /// A service is restarted.
     Restart,
-    /// Its pods are moved away.
+    /// The machine is drained.
     Drain,
-    /// Its pods are moved away, and it is restarted.
+    /// The machine is drained and rebooted.
     Reboot,
-    /// It cannot be told; [`MachinePlan::unknown`] says why.
+    /// Unknown; [`MachinePlan::unknown`] says why.
     Unknown,
-    /// The machine would not take the change.
+    /// The machine would refuse the change.
     Refused,
 }
 
@@ -40,24 +40,24 @@ pub enum DisruptionCost {
 pub struct MachinePlan {
     /// The machine.
     pub machine: String,
-    /// The config that it has.
+    /// The config that the machine has.
     pub from: String,
-    /// The config that it is on its way to, if it is another one.
+    /// The config that it is updating to, if that is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub towards: Option<String>,
-    /// What it costs, in one word.
+    /// The cost of the change.
     pub cost: DisruptionCost,
-    /// What is done, in this order.
+    /// The actions, in this order.
     pub actions: Vec<DisruptionAction>,
-    /// Why it would not take the change.
+    /// Why it would refuse the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// Why it cannot be told what it costs.
+    /// Why the cost is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
 }
 
-/// The machines of a pool that do not have a config, and what it costs to give it to them.
+/// Plans every machine of a pool that does not have the desired config.
 pub(super) fn plan_machines<'a>(
     nodes: &[&Node],
     find: &dyn Fn(&str) -> Option<&'a MachineConfig>,
@@ -65,8 +65,8 @@ pub(super) fn plan_machines<'a>(
     policy: &NodeDisruptionPolicy,
 ) -> Vec<MachinePlan> {
     let target = wanted.metadata.name.as_deref().unwrap_or_default();
-    let mut prices: BTreeMap<String, TransitionCost> = BTreeMap::new();
-    // A machine that has no config yet is asked as its daemon asks: from one in which nothing is.
+    let mut costs: BTreeMap<String, TransitionCost> = BTreeMap::new();
+    // A machine that has no config yet starts from the empty one, as in its daemon.
     let nothing = empty_config();
     let known = |name: &str| if name == EMPTY_CONFIG_NAME { Some(&nothing) } else { find(name) };
     let mut plans = Vec::new();
@@ -79,24 +79,24 @@ pub(super) fn plan_machines<'a>(
         let desired = view.desired_config();
         let is_under_way = !desired.is_empty() && desired != from && desired != target;
         let towards = is_under_way.then(|| desired.to_owned());
-        // Nobody knows how far it is: the dearer way is assumed.
-        let mut dearest = None;
+        // The progress is unknown, so the higher cost is assumed.
+        let mut highest = None;
         for start in [Some(from), towards.as_deref()].into_iter().flatten() {
-            let price = prices
+            let candidate = costs
                 .entry(start.to_owned())
                 .or_insert_with(|| transition_cost(start, known(start), wanted, policy));
-            if dearest.as_ref().is_none_or(|other: &TransitionCost| other.cost < price.cost) {
-                dearest = Some(price.clone());
+            if highest.as_ref().is_none_or(|other: &TransitionCost| other.cost < candidate.cost) {
+                highest = Some(candidate.clone());
             }
         }
-        let Some(TransitionCost { cost, actions, refused, unknown }) = dearest else { continue };
+        let Some(TransitionCost { cost, actions, refused, unknown }) = highest else { continue };
         let (machine, from) = (view.name().to_owned(), from.to_owned());
         plans.push(MachinePlan { machine, from, towards, cost, actions, refused, unknown });
     }
     plans
 }
 
-/// What it costs to go from one config to another.
+/// The cost of a transition from one config to another.
 #[derive(Clone, Default)]
 struct TransitionCost {
     cost: DisruptionCost,
@@ -113,8 +113,8 @@ fn transition_cost(
 ) -> TransitionCost {
     let Some(old) = old else {
         let why = match from {
-            "" => "its daemon has not said yet which config it has".to_owned(),
-            name => format!("it has {name}, which is not there any more"),
+            "" => "its daemon has not reported its config yet".to_owned(),
+            name => format!("its config {name} no longer exists"),
         };
         return TransitionCost {
             cost: DisruptionCost::Unknown,
@@ -132,7 +132,7 @@ fn transition_cost(
             let actions = disruption(&change, flags, policy).actions;
             let cost = actions.iter().map(|action| cost_of(&action.type_)).max();
             let unknown = (cost == Some(DisruptionCost::Unknown))
-                .then(|| "the disruption policy names an action that is not known".to_owned());
+                .then(|| "the disruption policy contains an unknown action".to_owned());
             TransitionCost { cost: cost.unwrap_or_default(), actions, refused: None, unknown }
         }
     }
@@ -143,7 +143,7 @@ fn cost_of(action: &DisruptionActionType) -> DisruptionCost {
         DisruptionActionType::None => DisruptionCost::Nothing,
         DisruptionActionType::Reload | DisruptionActionType::DaemonReload => DisruptionCost::Reload,
         DisruptionActionType::Restart => DisruptionCost::Restart,
-        // It may come to a drain, and nobody should be surprised by one.
+        // This may include a drain, which must not come as a surprise.
         DisruptionActionType::Drain | DisruptionActionType::Special => DisruptionCost::Drain,
         DisruptionActionType::Reboot => DisruptionCost::Reboot,
         DisruptionActionType::Unknown(_) => DisruptionCost::Unknown,

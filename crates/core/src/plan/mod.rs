@@ -1,11 +1,11 @@
-//! What an administrator asks before acting: what would a change do, and where could a pool go back
-//! to. Nothing is written here; the answer is what would be.
+//! Plans changes and rollbacks without performing them: what a change would do, and where a pool
+//! could roll back to. Writes nothing. Called by `machinist plan` and `machinist rollback`.
 //!
 //! ```text
-//! world + changes ─ outlook (render, twice) ─→ pools that change ─ machines ─→ what it costs each
-//!                                                               ├ decide ───→ who goes first
-//!                                                               └ warnings ─→ what may hurt
-//! pool + rendered configs ─ rollback ─→ where to, or why not
+//! snapshot + changes ─ forecast (render, twice) ─→ pools that change ─ machine_plan ─→ cost of each
+//!                                                               ├ rollout ──────→ order
+//!                                                               └ warnings ─────→ risks
+//! pool + rendered configs ─ rollback ─→ target, or why there is none
 //! ```
 
 mod forecast;
@@ -38,78 +38,78 @@ pub use warnings::{PlanWarning, PlanWarningKind};
 
 use forecast::{PlanView, PoolForecast, forecast_pool, target_of};
 
-/// What the API holds, as far as a plan goes.
+/// The state of the API server that a plan depends on.
 #[derive(Debug, Clone, Default)]
 pub struct PlanSnapshot {
     /// The pools.
     pub pools: Vec<MachineConfigPool>,
-    /// The MachineConfigs, rendered ones among them.
+    /// The MachineConfigs, including rendered ones.
     pub machine_configs: Vec<MachineConfig>,
     /// The machines.
     pub nodes: Vec<Node>,
-    /// The ControllerConfig, where there is one.
+    /// The ControllerConfig, if there is one.
     pub controller_config: Option<ControllerConfig>,
-    /// The OSImageStream `cluster`, where there is one.
+    /// The OSImageStream `cluster`, if there is one.
     pub streams: Option<OSImageStream>,
-    /// What changes cost: the administrator's policy over that of the system.
+    /// The effective disruption policy: the administrator's, merged over the defaults.
     pub policy: NodeDisruptionPolicy,
 }
 
-/// What is to be changed.
+/// The changes to plan.
 #[derive(Debug, Clone, Default)]
 pub struct PlannedChanges {
-    /// Pools as they are to be.
+    /// New or changed pools.
     pub pools: Vec<MachineConfigPool>,
-    /// MachineConfigs as they are to be.
+    /// New or changed MachineConfigs.
     pub machine_configs: Vec<MachineConfig>,
-    /// Pools that go, by name.
+    /// Deleted pools, by name.
     pub deleted_pools: Vec<String>,
-    /// MachineConfigs that go, by name.
+    /// Deleted MachineConfigs, by name.
     pub deleted_machine_configs: Vec<String>,
 }
 
-/// What would happen.
+/// The effect of the changes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChangePlan {
     /// Whether a machine would refuse the change, or a pool could not be rendered.
     pub refused: bool,
-    /// The pools for which something changes, by name.
+    /// The pools that are affected, by name.
     pub pools: Vec<PoolPlan>,
-    /// The machines that go from one pool to another.
+    /// The machines that change their pool.
     pub moves: Vec<PoolMove>,
     /// Why some machines would be in no pool.
     pub problems: Vec<String>,
 }
 
-/// What would happen to a pool.
+/// The effect on one pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolPlan {
     /// The pool.
     pub pool: String,
-    /// The rendered config that it has now; none for a pool that has none.
+    /// The rendered config before the change, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// The rendered config that it would have; none if there is nothing to render.
+    /// The rendered config after the change; none if there is nothing to render.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// Why it would not get it.
+    /// Why the pool would not get it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<PoolBlocked>,
-    /// What may hurt.
+    /// The risks of the change.
     pub warnings: Vec<PlanWarning>,
     /// How many machines the pool would have.
     pub machine_count: usize,
-    /// How many of them may be away at once; none if the pool does not say it well.
+    /// How many of them may be unavailable at once; none if the pool's setting is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<i64>,
     /// The machines that change, and what it costs them.
     pub machines: Vec<MachinePlan>,
-    /// The machines that would go first, in this order.
+    /// The machines that would be updated first, in this order.
     pub next: Vec<String>,
-    /// What the others would wait for.
+    /// What the other machines would wait for.
     pub waiting: BTreeMap<String, WaitReason>,
-    /// Why nobody would go, if so.
+    /// Why no machine would be updated, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub halted: Option<RolloutHalted>,
     /// What differs between the two configs.
@@ -117,29 +117,30 @@ pub struct PoolPlan {
     pub diff: Option<ConfigDiff>,
 }
 
-/// A machine that goes from one pool to another.
+/// A machine that changes its pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PoolMove {
     /// The machine.
     pub machine: String,
-    /// The pool that it is in now, if any.
+    /// The pool before the change, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The pool that it would be in, if any.
+    /// The pool after the change, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
 
-/// Works out what changes would do.
+/// Plans the effect of changes.
 #[must_use]
-pub fn plan_changes(world: &PlanSnapshot, changes: &PlannedChanges, now: &Time) -> ChangePlan {
-    let before = PlanView::from_snapshot(world);
+pub fn plan_changes(snapshot: &PlanSnapshot, changes: &PlannedChanges, now: &Time) -> ChangePlan {
+    let before = PlanView::from_snapshot(snapshot);
     let after = before.with(changes);
     let members =
-        (assign_nodes(&before.pools, &world.nodes), assign_nodes(&after.pools, &world.nodes));
+        (assign_nodes(&before.pools, &snapshot.nodes), assign_nodes(&after.pools, &snapshot.nodes));
     let mut pools = Vec::new();
     for pool in &after.pools {
-        let context = PlanContext { world, before: &before, after: &after, members: &members, now };
+        let context =
+            PlanContext { snapshot, before: &before, after: &after, members: &members, now };
         pools.extend(context.pool_plan(pool));
     }
     pools.sort_by(|a, b| a.pool.cmp(&b.pool));
@@ -154,9 +155,9 @@ pub fn plan_changes(world: &PlanSnapshot, changes: &PlannedChanges, now: &Time) 
     }
 }
 
-/// Everything that the plan of one pool needs.
+/// The inputs of every pool's plan.
 struct PlanContext<'a> {
-    world: &'a PlanSnapshot,
+    snapshot: &'a PlanSnapshot,
     before: &'a PlanView<'a>,
     after: &'a PlanView<'a>,
     members: &'a (PoolAssignment<'a>, PoolAssignment<'a>),
@@ -164,7 +165,7 @@ struct PlanContext<'a> {
 }
 
 impl PlanContext<'_> {
-    /// The plan of a pool; none if nothing changes for it.
+    /// The plan of a pool; `None` if nothing changes for it.
     fn pool_plan(&self, pool: &MachineConfigPool) -> Option<PoolPlan> {
         let name = pool.metadata.name.clone().unwrap_or_default();
         let old_pool = self.before.pool(&name);
@@ -189,7 +190,7 @@ impl PlanContext<'_> {
         let wanted = new.desired_config(self.after);
         let find = |name: &str| self.before.config(name);
         let machines = wanted.map_or_else(Vec::new, |wanted| {
-            machine_plan::plan_machines(nodes, &find, wanted, &self.world.policy)
+            machine_plan::plan_machines(nodes, &find, wanted, &self.snapshot.policy)
         });
         let mut warnings = wanted.map_or_else(Vec::new, |wanted| {
             warnings::config_warnings(&machines, &find, before.as_deref(), wanted)
@@ -218,7 +219,7 @@ impl PlanContext<'_> {
         Some(plan)
     }
 
-    /// Who would go first. Nobody, where the pool does not get the config.
+    /// Fills in which machines would be updated first: none if the pool does not get the config.
     fn plan_first_machines(
         &self,
         pool: &MachineConfigPool,
@@ -240,7 +241,7 @@ impl PlanContext<'_> {
     }
 }
 
-/// Whether two versions of a pool are rolled out in the same way.
+/// Whether two versions of a pool have the same rollout settings.
 fn has_same_rollout_settings(old: &MachineConfigPool, new: &MachineConfigPool) -> bool {
     let ours = |pool: &MachineConfigPool| -> BTreeMap<String, String> {
         let all = pool.metadata.annotations.clone().unwrap_or_default().into_iter();
@@ -251,7 +252,7 @@ fn has_same_rollout_settings(old: &MachineConfigPool, new: &MachineConfigPool) -
         && ours(old) == ours(new)
 }
 
-/// Who goes from one pool to another.
+/// The machines that change their pool.
 fn pool_moves(before: &PoolAssignment<'_>, after: &PoolAssignment<'_>) -> Vec<PoolMove> {
     let by_machine = |assignment: &PoolAssignment<'_>| -> BTreeMap<String, String> {
         let pairs = assignment.members.iter().flat_map(|(pool, nodes)| {

@@ -1,4 +1,4 @@
-//! Where a pool can go back to.
+//! Decides which config a pool can roll back to.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,50 +20,48 @@ use super::forecast::target_of;
 pub struct RenderedRevision {
     /// Its name.
     pub name: String,
-    /// When it was made.
+    /// When it was rendered.
     pub created: Option<Time>,
     /// The machines of the pool that have it.
     pub machines: Vec<String>,
 }
 
-/// Why a pool does not go back.
+/// Why a pool cannot roll back.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RollbackError {
-    /// It has no config yet.
-    #[error(
-        "MachineConfigPool {pool} has no rendered config yet: there is nothing to go back from"
-    )]
+    /// The pool has no config yet.
+    #[error("MachineConfigPool {pool} has no rendered config yet: there is nothing to roll back")]
     NothingRendered {
         /// The pool.
         pool: String,
     },
-    /// The config is none of the pool's.
+    /// The config does not belong to the pool.
     #[error("{wanted} is not a rendered config of MachineConfigPool {pool}")]
     NotOfThisPool {
         /// The pool.
         pool: String,
-        /// The config.
+        /// The requested config.
         wanted: String,
     },
-    /// There is no earlier one.
-    #[error("MachineConfigPool {pool} has no rendered config from before {current}")]
+    /// The pool has no earlier config.
+    #[error("MachineConfigPool {pool} has no rendered config older than {current}")]
     NoEarlierConfig {
         /// The pool.
         pool: String,
-        /// What it has.
+        /// The pool's config.
         current: String,
     },
-    /// The pool has it already.
-    #[error("MachineConfigPool {pool} has {current} already")]
+    /// The pool already has the config.
+    #[error("MachineConfigPool {pool} already has {current}")]
     AlreadyCurrent {
         /// The pool.
         pool: String,
-        /// What it has.
+        /// The pool's config.
         current: String,
     },
-    /// It is what the pool would have without a rollback.
+    /// The pool would have this config without a rollback.
     #[error(
-        "{config} is what the MachineConfigs of MachineConfigPool {pool} make: end the rollback with `machinist rollback {pool} --undo`"
+        "the MachineConfigs of MachineConfigPool {pool} render to {config}: end the rollback with `machinist rollback {pool} --undo`"
     )]
     UndoesRollback {
         /// The pool.
@@ -71,9 +69,9 @@ pub enum RollbackError {
         /// The config.
         config: String,
     },
-    /// Nobody gets the config.
+    /// The config is marked as bad.
     #[error(
-        "{config} is remembered as bad: take it out of the annotation machinist.dev/bad-configs of MachineConfigPool {pool} first"
+        "{config} is marked as bad: remove it from the annotation machinist.dev/bad-configs of MachineConfigPool {pool} first"
     )]
     BadConfig {
         /// The pool.
@@ -81,21 +79,21 @@ pub enum RollbackError {
         /// The config.
         config: String,
     },
-    /// Machines could not take it in place.
-    #[error("{} could not go from {from} to {to} in place: {reason}", .machines.join(", "))]
+    /// Machines could not apply it in place.
+    #[error("{} cannot change from {from} to {to} in place: {reason}", .machines.join(", "))]
     Refused {
         /// The machines.
         machines: Vec<String>,
-        /// What they have.
+        /// The config that they have.
         from: String,
-        /// What they would get.
+        /// The config that they would get.
         to: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
-/// The rendered configs of a pool, the newest first.
+/// The rendered configs of a pool, newest first.
 #[must_use]
 pub fn rendered_revisions(
     pool: &MachineConfigPool,
@@ -122,8 +120,8 @@ fn age(one: &RenderedRevision) -> (Option<Time>, String) {
     (one.created.clone(), one.name.clone())
 }
 
-/// What has to be written for a pool to go back: to the config that is named, or else to the one
-/// that it had before.
+/// The annotations to write for a pool to roll back: to the given config, or else to the previous
+/// one.
 pub fn plan_rollback(
     pool: &MachineConfigPool,
     members: &[&Node],
@@ -137,7 +135,7 @@ pub fn plan_rollback(
         return Err(RollbackError::NothingRendered { pool: name });
     }
     let known = rendered_revisions(pool, members, configs);
-    // A policy that cannot be read is told elsewhere; here only the bad configs count.
+    // An invalid policy is reported elsewhere; only the bad configs matter here.
     let bad =
         RolloutPolicy::from_annotations(pool).map(|policy| policy.bad_configs).unwrap_or_default();
     let to = match wanted {
@@ -156,7 +154,7 @@ pub fn plan_rollback(
         return Err(RollbackError::BadConfig { pool: name, config: to });
     }
     let from = render(pool, configs, system).map(|rendered| rendered.name);
-    // Sources that cannot be rendered leave the pool where it was.
+    // If the MachineConfigs cannot be rendered, the pool stays where it is.
     let from = from.unwrap_or_else(|_| {
         PoolRollback::from_annotations(pool).map_or(current, |before| before.from)
     });
@@ -167,8 +165,8 @@ pub fn plan_rollback(
     Ok(PoolRollback { from, to })
 }
 
-/// What the pool had before: what all its machines had last, else the newest config that is older
-/// than the present one.
+/// The previous config of a pool: the one of its last completed rollout, or else the newest one
+/// that is older than the current one.
 fn previous_config(
     pool: &MachineConfigPool,
     known: &[RenderedRevision],
@@ -189,7 +187,7 @@ fn previous_config(
     by_status.or_else(|| older.next()).map(|one| one.name.clone())
 }
 
-/// Whether the machines could go there in place, each from where it is.
+/// Checks whether each machine can apply the config in place, from the config that it has.
 fn check_machines(
     members: &[&Node],
     configs: &[MachineConfig],
@@ -202,7 +200,7 @@ fn check_machines(
         machines.entry(view.current_config()).or_default().push(view.name().to_owned());
     }
     for (from, machines) in machines.into_iter().filter(|(from, _)| *from != to) {
-        // A config that is gone cannot be compared; the machine's daemon has a copy, and looks.
+        // A deleted config cannot be compared here. The machine's daemon has a copy and checks it.
         let Some(old) = find(from) else { continue };
         if let Err(refusal) = check_reconcilable(old, new, ValidationOverrides::default()) {
             let (from, to) = (from.to_owned(), to.to_owned());
@@ -244,7 +242,8 @@ mod tests {
         .unwrap()
     }
 
-    /// Four configs: a, b, c by age, and d, which machines cannot leave for the others in place.
+    /// Four configs: a, b, c by age, and d, from which machines cannot change to the others in
+    /// place.
     fn rendered_configs() -> Vec<MachineConfig> {
         let none = json!([]);
         vec![
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn where_to() {
+    fn a_rollback_goes_to_the_previous_or_the_given_config() {
         let rolled = json!({
             machinist::ROLLED_BACK_FROM: "rendered-worker-c", machinist::ROLLED_BACK_TO: "rendered-worker-b",
         });
@@ -266,25 +265,25 @@ mod tests {
         let none = json!({});
         type Case<'a> = (&'a str, &'a str, &'a Value, Option<&'a str>, &'a str, &'a str);
         let cases: [Case<'_>; 15] = [
-            // In the middle of a rollout: what all machines had last.
+            // During a rollout: the config of the last completed rollout.
             ("c", "a", &none, None, "c", "a"),
-            // After it: the newest one before.
+            // After it: the next older one.
             ("c", "c", &none, None, "c", "b"),
             ("b", "b", &none, None, "b", "a"),
-            ("a", "a", &none, None, "", "no rendered config from before rendered-worker-a"),
-            // One step further back keeps what the sources make.
+            ("a", "a", &none, None, "", "no rendered config older than rendered-worker-a"),
+            // A second rollback keeps what the MachineConfigs render to.
             ("b", "c", &rolled, None, "c", "a"),
             ("b", "b", &rolled, None, "c", "a"),
-            // Nobody is sent to a bad config.
+            // A bad config is never a target.
             ("c", "b", &bad, None, "c", "a"),
             ("c", "c", &bad, Some("b"), "", "bad-configs"),
             ("c", "c", &none, Some("a"), "c", "a"),
-            ("c", "c", &none, Some("c"), "", "has rendered-worker-c already"),
+            ("c", "c", &none, Some("c"), "", "already has rendered-worker-c"),
             ("c", "c", &none, Some("z"), "", "is not a rendered config of"),
             ("b", "b", &rolled, Some("c"), "", "--undo"),
             ("c", "c", &none, Some("infra"), "", "is not a rendered config of"),
-            ("d", "d", &none, Some("a"), "", "m1 could not go from rendered-worker-d"),
-            // The present config was deleted: the newest there is.
+            ("d", "d", &none, Some("a"), "", "m1 cannot change from rendered-worker-d"),
+            // The current config was deleted: the newest one that exists.
             ("gone", "gone", &none, None, "gone", "d"),
         ];
         for (spec, status, annotations, wanted, from, expected) in cases {
@@ -318,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn known_configs_name_their_machines_newest_first() {
+    fn revisions_list_their_machines_newest_first() {
         let nodes = [node("m1", "rendered-worker-a"), node("m2", "rendered-worker-c")];
         let members: Vec<&Node> = nodes.iter().collect();
         let known = rendered_revisions(

@@ -1,4 +1,4 @@
-//! Plans of small worlds, one after the other.
+//! Plans for small clusters.
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -56,23 +56,24 @@ fn node(name: &str, config: &str, roles: &[&str]) -> Node {
     .unwrap()
 }
 
-/// Three workers on the config that their pool was rendered to.
+/// Three workers that have the rendered config of their pool.
 fn plan_snapshot() -> PlanSnapshot {
-    let mut world = PlanSnapshot {
+    let mut snapshot = PlanSnapshot {
         pools: vec![pool("worker")],
         machine_configs: vec![machine_config("00-worker", "worker", &file("/etc/base", "base"))],
         policy: system_policy(),
         ..PlanSnapshot::default()
     };
-    let rendered = roll_out(&mut world, "worker");
-    world.nodes = ["a", "b", "c"].map(|name| node(name, &rendered, &["worker"])).to_vec();
-    world
+    let rendered = roll_out(&mut snapshot, "worker");
+    snapshot.nodes = ["a", "b", "c"].map(|name| node(name, &rendered, &["worker"])).to_vec();
+    snapshot
 }
 
-/// Renders a pool and points it at the result, as the controller would.
-fn roll_out(world: &mut PlanSnapshot, name: &str) -> String {
-    let pool = world.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name)).unwrap();
-    let rendered = render(pool, &world.machine_configs, None).unwrap();
+/// Renders a pool and points it to the result, as the controller would.
+fn roll_out(snapshot: &mut PlanSnapshot, name: &str) -> String {
+    let pool =
+        snapshot.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name)).unwrap();
+    let rendered = render(pool, &snapshot.machine_configs, None).unwrap();
     let rendered_name = rendered.name.clone();
     let sources: Vec<Value> = rendered
         .sources
@@ -84,9 +85,9 @@ fn roll_out(world: &mut PlanSnapshot, name: &str) -> String {
         .collect();
     let object = rendered.into_object(pool, None, "").unwrap();
     let point = json!({"name": rendered_name, "source": sources});
-    let pool = world.pools.iter_mut().find(|pool| pool.metadata.name.as_deref() == Some(name));
+    let pool = snapshot.pools.iter_mut().find(|pool| pool.metadata.name.as_deref() == Some(name));
     pool.unwrap().spec.configuration = serde_json::from_value(point).unwrap();
-    world.machine_configs.push(object);
+    snapshot.machine_configs.push(object);
     rendered_name
 }
 
@@ -95,18 +96,18 @@ fn change(config: MachineConfig) -> PlannedChanges {
 }
 
 #[test]
-fn nothing_changes_for_a_pool_that_does_not_take_the_config() {
-    let world = plan_snapshot();
+fn a_pool_that_does_not_select_the_config_does_not_change() {
+    let snapshot = plan_snapshot();
     let other = change(machine_config("50-other", "master", &file("/etc/x", "x")));
-    assert_eq!(plan_changes(&world, &other, &now()).pools, []);
-    // Nor for one that has it already.
-    let same = change(world.machine_configs[0].clone());
-    assert_eq!(plan_changes(&world, &same, &now()).pools, []);
+    assert_eq!(plan_changes(&snapshot, &other, &now()).pools, []);
+    // Nor does one that already has it.
+    let same = change(snapshot.machine_configs[0].clone());
+    assert_eq!(plan_changes(&snapshot, &same, &now()).pools, []);
 }
 
 #[test]
-fn costs_and_order() {
-    let world = plan_snapshot();
+fn each_change_has_its_cost_and_order() {
+    let snapshot = plan_snapshot();
     for (spec, cost) in [
         (file("/etc/x", "x"), DisruptionCost::Reboot),
         (file("/var/lib/kubelet/config.json", "x"), DisruptionCost::Nothing),
@@ -115,10 +116,11 @@ fn costs_and_order() {
         (file("/etc/containers/registries.conf", "x"), DisruptionCost::Drain),
         (json!({"kernelArguments": ["a=1"]}), DisruptionCost::Reboot),
     ] {
-        let found = plan_changes(&world, &change(machine_config("50-x", "worker", &spec)), &now());
+        let found =
+            plan_changes(&snapshot, &change(machine_config("50-x", "worker", &spec)), &now());
         let [pool] = found.pools.as_slice() else { panic!("{found:?}") };
         assert!(!found.refused && pool.trouble.is_none(), "{pool:?}");
-        assert_eq!(pool.before.as_deref(), Some(target_of(&world.pools[0])));
+        assert_eq!(pool.before.as_deref(), Some(target_of(&snapshot.pools[0])));
         assert!(pool.after.is_some() && pool.after != pool.before);
         let costs: Vec<(&str, DisruptionCost)> =
             pool.machines.iter().map(|one| (one.machine.as_str(), one.cost)).collect();
@@ -129,7 +131,7 @@ fn costs_and_order() {
 }
 
 #[test]
-fn a_first_config_costs_what_the_daemon_says() {
+fn a_first_config_costs_what_the_daemon_would_do() {
     let reload = json!({"files": [{"path": "/etc/base", "actions": [{"type": "Reload", "reload": {"serviceName": "base"}}]}]});
     let lenient = serde_json::from_value(reload).unwrap();
     let kernel = json!({"kernelArguments": ["quiet"]});
@@ -142,20 +144,20 @@ fn a_first_config_costs_what_the_daemon_says() {
             system_policy(),
             None,
             DisruptionCost::Unknown,
-            "its daemon has not said yet which config it has",
+            "its daemon has not reported its config yet",
         ),
     ] {
-        // A pool without a config of its own, and a machine that has joined it.
-        let mut world = PlanSnapshot {
+        // A pool without a config, and a machine that has joined it.
+        let mut snapshot = PlanSnapshot {
             nodes: vec![node("a", from, &["worker"])],
             policy,
             ..PlanSnapshot::default()
         };
-        world.pools.push(pool("worker"));
+        snapshot.pools.push(pool("worker"));
         let mut configs = vec![machine_config("00-worker", "worker", &file("/etc/base", "base"))];
         configs.extend(more.map(|spec| machine_config("50-x", "worker", &spec)));
         let changes = PlannedChanges { machine_configs: configs, ..PlannedChanges::default() };
-        let found = plan_changes(&world, &changes, &now());
+        let found = plan_changes(&snapshot, &changes, &now());
         let one = &found.pools[0].machines[0];
         assert_eq!(
             (one.cost, one.unknown.as_deref().unwrap_or_default()),
@@ -167,40 +169,40 @@ fn a_first_config_costs_what_the_daemon_says() {
 }
 
 #[test]
-fn machines_are_asked_from_where_they_are() {
-    let mut world = plan_snapshot();
-    let old = target_of(&world.pools[0]).to_owned();
-    world.machine_configs.push(machine_config("50-x", "worker", &file("/etc/x", "x")));
-    let new = roll_out(&mut world, "worker");
-    world.nodes[2] = node("c", &new, &["worker"]);
-    world.nodes[1] = node("b", "rendered-worker-gone", &["worker"]);
-    // Back to the first config: one has it already, one comes from nowhere, one restarts.
+fn each_machine_is_planned_from_its_own_config() {
+    let mut snapshot = plan_snapshot();
+    let old = target_of(&snapshot.pools[0]).to_owned();
+    snapshot.machine_configs.push(machine_config("50-x", "worker", &file("/etc/x", "x")));
+    let new = roll_out(&mut snapshot, "worker");
+    snapshot.nodes[2] = node("c", &new, &["worker"]);
+    snapshot.nodes[1] = node("b", "rendered-worker-gone", &["worker"]);
+    // Back to the first config: one machine has it already, one has an unknown config, one reboots.
     let changes = PlannedChanges {
         deleted_machine_configs: vec!["50-x".to_owned()],
         ..PlannedChanges::default()
     };
-    let found = plan_changes(&world, &changes, &now());
+    let found = plan_changes(&snapshot, &changes, &now());
     let pool = &found.pools[0];
     assert_eq!((pool.before.as_deref(), pool.after.as_deref()), (Some(&*new), Some(&*old)));
     let costs: Vec<(&str, DisruptionCost)> =
         pool.machines.iter().map(|one| (one.machine.as_str(), one.cost)).collect();
     assert_eq!(costs, [("b", DisruptionCost::Unknown), ("c", DisruptionCost::Reboot)]);
-    // One that is on its way may have gone half of it.
-    let annotations = world.nodes[0].metadata.annotations.get_or_insert_default();
+    // A machine that is updating may have applied half of it.
+    let annotations = snapshot.nodes[0].metadata.annotations.get_or_insert_default();
     annotations.insert(DESIRED_CONFIG.to_owned(), new.clone());
-    let found = plan_changes(&world, &changes, &now());
+    let found = plan_changes(&snapshot, &changes, &now());
     let first = &found.pools[0].machines[0];
     let shown = (first.machine.as_str(), first.towards.as_deref(), first.cost);
     assert_eq!(shown, ("a", Some(&*new), DisruptionCost::Reboot));
 }
 
 #[test]
-fn a_change_that_machines_refuse_names_who_is_to_blame() {
-    let world = plan_snapshot();
+fn a_refused_change_names_the_machine_config_that_causes_it() {
+    let snapshot = plan_snapshot();
     let bad = json!({"config": {
         "ignition": {"version": "3.5.0"}, "storage": {"directories": [{"path": "/srv/x"}]},
     }});
-    let found = plan_changes(&world, &change(machine_config("60-bad", "worker", &bad)), &now());
+    let found = plan_changes(&snapshot, &change(machine_config("60-bad", "worker", &bad)), &now());
     assert!(found.refused);
     let pool = &found.pools[0];
     let Some(PoolBlocked::Refused { culprit, reason }) = &pool.trouble else { panic!("{pool:?}") };
@@ -212,9 +214,10 @@ fn a_change_that_machines_refuse_names_who_is_to_blame() {
             .iter()
             .all(|one| one.cost == DisruptionCost::Refused && one.refused.is_some())
     );
-    // Sources that cannot be rendered are a clear no, too.
+    // MachineConfigs that cannot be rendered are refused, too.
     let broken = json!({"config": {"ignition": {"version": "99.0.0"}}});
-    let found = plan_changes(&world, &change(machine_config("60-bad", "worker", &broken)), &now());
+    let found =
+        plan_changes(&snapshot, &change(machine_config("60-bad", "worker", &broken)), &now());
     assert!(found.refused);
     assert!(
         matches!(&found.pools[0].trouble, Some(PoolBlocked::Unrenderable { reason }) if reason.contains("60-bad"))
@@ -222,17 +225,17 @@ fn a_change_that_machines_refuse_names_who_is_to_blame() {
 }
 
 #[test]
-fn machines_move_when_a_pool_comes_and_goes() {
-    let mut world = plan_snapshot();
-    let rendered = target_of(&world.pools[0]).to_owned();
-    world.nodes[0] = node("a", &rendered, &["worker", "infra"]);
+fn machines_move_when_a_pool_is_added_or_removed() {
+    let mut snapshot = plan_snapshot();
+    let rendered = target_of(&snapshot.pools[0]).to_owned();
+    snapshot.nodes[0] = node("a", &rendered, &["worker", "infra"]);
     let motd = machine_config("50-infra", "infra", &file("/etc/motd", "infra"));
     let made = PlannedChanges {
         pools: vec![pool("infra")],
         machine_configs: vec![motd.clone()],
         ..PlannedChanges::default()
     };
-    let found = plan_changes(&world, &made, &now());
+    let found = plan_changes(&snapshot, &made, &now());
     let moved = |from: &str, to: &str| PoolMove {
         machine: "a".to_owned(),
         from: Some(from.to_owned()),
@@ -247,39 +250,39 @@ fn machines_move_when_a_pool_comes_and_goes() {
     );
     assert!(found.pools[1].machines.is_empty(), "{:?}", found.pools[1]);
 
-    world.pools.push(pool("infra"));
-    world.machine_configs.push(motd);
-    roll_out(&mut world, "infra");
+    snapshot.pools.push(pool("infra"));
+    snapshot.machine_configs.push(motd);
+    roll_out(&mut snapshot, "infra");
     let gone =
         PlannedChanges { deleted_pools: vec!["infra".to_owned()], ..PlannedChanges::default() };
-    assert_eq!(plan_changes(&world, &gone, &now()).moves, [moved("infra", "worker")]);
+    assert_eq!(plan_changes(&snapshot, &gone, &now()).moves, [moved("infra", "worker")]);
 }
 
 #[test]
-fn pools_are_warned_about() {
-    let world = plan_snapshot();
-    let hurts = |world: &PlanSnapshot, changes: &PlannedChanges| -> Vec<PlanWarningKind> {
-        let found = plan_changes(world, changes, &now());
+fn risky_pool_settings_give_warnings() {
+    let snapshot = plan_snapshot();
+    let hurts = |snapshot: &PlanSnapshot, changes: &PlannedChanges| -> Vec<PlanWarningKind> {
+        let found = plan_changes(snapshot, changes, &now());
         found.pools.iter().flat_map(|pool| pool.warnings.iter().map(|one| one.warning)).collect()
     };
     let with = |edit: &dyn Fn(&mut MachineConfigPool)| {
-        let mut pool = world.pools[0].clone();
+        let mut pool = snapshot.pools[0].clone();
         edit(&mut pool);
         PlannedChanges { pools: vec![pool], ..PlannedChanges::default() }
     };
     let paused = with(&|pool| pool.spec.paused = Some(true));
-    assert_eq!(hurts(&world, &paused), [PlanWarningKind::Paused]);
+    assert_eq!(hurts(&snapshot, &paused), [PlanWarningKind::Paused]);
     let most = with(&|pool| {
         pool.spec.max_unavailable = serde_json::from_value(json!(2)).unwrap();
     });
-    assert_eq!(hurts(&world, &most), [PlanWarningKind::MaxUnavailable]);
+    assert_eq!(hurts(&snapshot, &most), [PlanWarningKind::MaxUnavailable]);
     let nonsense = with(&|pool| {
         let canary = (machinist::CANARY.to_owned(), "few".to_owned());
         pool.metadata.annotations = Some([canary].into());
     });
-    assert_eq!(hurts(&world, &nonsense), [PlanWarningKind::BadSettings]);
-    // A machine that ran without SELinux; the others did not.
-    let mut without = world.clone();
+    assert_eq!(hurts(&snapshot, &nonsense), [PlanWarningKind::BadSettings]);
+    // One machine ran without SELinux; the others did not.
+    let mut without = snapshot.clone();
     without.machine_configs.push(machine_config(
         "50-s",
         "worker",
@@ -301,10 +304,10 @@ fn pools_are_warned_about() {
 
 #[test]
 fn a_change_on_top_of_one_that_is_not_rendered_yet_says_so() {
-    let mut world = plan_snapshot();
-    world.machine_configs.push(machine_config("50-x", "worker", &file("/etc/x", "x")));
+    let mut snapshot = plan_snapshot();
+    snapshot.machine_configs.push(machine_config("50-x", "worker", &file("/etc/x", "x")));
     let changes = change(machine_config("50-y", "worker", &file("/etc/y", "y")));
-    let found = plan_changes(&world, &changes, &now());
+    let found = plan_changes(&snapshot, &changes, &now());
     let hurts: Vec<PlanWarningKind> =
         found.pools[0].warnings.iter().map(|one| one.warning).collect();
     assert_eq!(hurts, [PlanWarningKind::NotCaughtUp]);

@@ -1,4 +1,4 @@
-//! Changes that are allowed and known to hurt.
+//! Warnings about changes that are allowed but risky.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,48 +15,48 @@ use super::forecast::{PoolForecast, target_of};
 use super::image_age;
 use super::machine_plan::MachinePlan;
 
-/// What may hurt.
+/// The kinds of risks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PlanWarningKind {
-    /// SELinux comes back on a machine that ran without it.
+    /// SELinux is enabled again on a machine that ran without it.
     SelinuxBack,
-    /// Nobody can log in any more.
+    /// Nobody could log in any more.
     LastSshKey,
-    /// The kubelet loses a flag or a file of settings.
+    /// The kubelet loses a flag or a settings file.
     KubeletSettings,
-    /// The OS image is an older one.
+    /// The OS image is older.
     OlderImage,
-    /// The OS image may be an older one.
+    /// The OS image may be older.
     ImageAgeUnknown,
     /// FIPS mode is switched.
     Fips,
-    /// Most of the pool may be away at once.
+    /// Most of the pool may be unavailable at once.
     MaxUnavailable,
-    /// The pool says something about its rollout that cannot be understood.
+    /// The pool has an invalid rollout setting.
     BadSettings,
     /// The pool is paused: nothing happens for now.
     Paused,
-    /// A rollback ends with this change.
+    /// The change ends a rollback.
     EndsRollback,
-    /// The pool has not caught up with its MachineConfigs: the change comes on top of another.
+    /// The pool has not rendered its MachineConfigs yet: the change comes on top of another one.
     NotCaughtUp,
 }
 
-/// Something that may hurt.
+/// A warning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlanWarning {
-    /// What it is.
+    /// The kind.
     pub warning: PlanWarningKind,
     /// A sentence for people, with the remedy.
     pub message: String,
-    /// The machines that it is about; none if it is about the pool.
+    /// The affected machines; empty if the warning is about the pool.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<String>,
 }
 
-/// What may hurt because of what changes on the machines: looked at from every config that one of
-/// them has, or from that of the pool where it has no machines.
+/// Risks that result from the change of the machines' configs: from every config that one of them
+/// has, or from the pool's config if it has no machines.
 pub(super) fn config_warnings<'a>(
     machines: &[MachinePlan],
     find: &dyn Fn(&str) -> Option<&'a MachineConfig>,
@@ -95,14 +95,13 @@ fn change_warnings(old: &MachineConfig, new: &MachineConfig) -> Vec<(PlanWarning
     if off(old) && !off(new) {
         found.push((
             PlanWarningKind::SelinuxBack,
-            "selinux=0 goes: files that were written without SELinux have no labels, and the machine may not come up; have it label them first (create /.autorelabel, or boot once with enforcing=0)".to_owned(),
+            "selinux=0 is removed: files that were written without SELinux have no labels, and the machine may fail to boot; relabel them first (create /.autorelabel, or boot once with enforcing=0)".to_owned(),
         ));
     }
     if old.spec.fips.unwrap_or_default() != new.spec.fips.unwrap_or_default() {
         found.push((
             PlanWarningKind::Fips,
-            "FIPS mode is decided when a machine is installed: running machines refuse to switch it"
-                .to_owned(),
+            "FIPS mode is fixed at installation: running machines refuse to change it".to_owned(),
         ));
     }
     found.extend(image_warning(old, new));
@@ -116,7 +115,7 @@ fn change_warnings(old: &MachineConfig, new: &MachineConfig) -> Vec<(PlanWarning
 fn image_warning(old: &MachineConfig, new: &MachineConfig) -> Option<(PlanWarningKind, String)> {
     let url = |config: &MachineConfig| config.spec.os_image_url.clone().unwrap_or_default();
     let (old, new) = (url(old), url(new));
-    // Machines without an image of ours have no image that could be older.
+    // Machines without a managed image cannot get an older one.
     if old == new || old.is_empty() || new.is_empty() {
         return None;
     }
@@ -124,13 +123,13 @@ fn image_warning(old: &MachineConfig, new: &MachineConfig) -> Option<(PlanWarnin
         Some(Ordering::Less) => Some((
             PlanWarningKind::OlderImage,
             format!(
-                "the OS image {new} is older than {old}: a downgrade may not start with the data of the newer one"
+                "the OS image {new} is older than {old}: the older system may fail to start with data of the newer one"
             ),
         )),
         Some(_) => None,
         None => Some((
             PlanWarningKind::ImageAgeUnknown,
-            format!("cannot tell whether the OS image {new} is older than {old}"),
+            format!("the OS image {new} may be older than {old}: their tags cannot be compared"),
         )),
     }
 }
@@ -141,7 +140,7 @@ fn ssh_key_warning(change: &ConfigChange) -> Option<(PlanWarningKind, String)> {
         users.map(|user| user.ssh_authorized_keys.len()).sum()
     };
     (count(&change.old) > 0 && count(&change.new) == 0).then(|| {
-        let message = "the last SSH key of core goes: nobody can log in over SSH any more";
+        let message = "the last SSH key of core is removed: nobody can log in over SSH any more";
         (PlanWarningKind::LastSshKey, message.to_owned())
     })
 }
@@ -187,7 +186,7 @@ fn flags(text: &str) -> impl Iterator<Item = &str> {
         .map(move |word| &word[..name(word)])
 }
 
-/// What may hurt because of how the pool is set up.
+/// Risks that result from the pool's settings.
 pub(super) fn pool_warnings(
     pool: &MachineConfigPool,
     machines: usize,
@@ -206,7 +205,7 @@ pub(super) fn pool_warnings(
                 warn(
                     PlanWarningKind::MaxUnavailable,
                     format!(
-                        "maxUnavailable lets {max} of {machines} machines be away at once, more than half"
+                        "maxUnavailable allows {max} of {machines} machines to be unavailable at once, more than half"
                     ),
                 );
             }
@@ -219,17 +218,17 @@ pub(super) fn pool_warnings(
     if pool.spec.paused == Some(true) {
         warn(
             PlanWarningKind::Paused,
-            format!("the pool is paused: nothing happens before `machinist resume {name}`"),
+            format!("the pool is paused: nothing happens until you run `machinist resume {name}`"),
         );
     }
     if new.ends_rollback && old.is_some_and(|old| !old.ends_rollback) {
         warn(
             PlanWarningKind::EndsRollback,
-            "the pool was rolled back; with this change it goes forward again".to_owned(),
+            "the pool was rolled back; this change ends the rollback".to_owned(),
         );
     }
     if old.is_some_and(|old| old.blocked.is_none() && old.target != target_of(pool)) {
-        warn(PlanWarningKind::NotCaughtUp, "the pool has not caught up with its present MachineConfigs: what is shown comes on top of that".to_owned());
+        warn(PlanWarningKind::NotCaughtUp, "the pool has not rendered its current MachineConfigs yet: this plan includes those changes".to_owned());
     }
     found
 }
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hurts_and_what_does_not() {
+    fn only_risky_changes_give_warnings() {
         let none = json!({});
         let image = |tag: &str| json!({"osImageURL": format!("r.example/os{tag}")});
         let cases: Vec<(Value, Value, Option<PlanWarningKind>, &str)> = vec![
@@ -327,7 +326,7 @@ mod tests {
                 image("@sha256:a"),
                 image("@sha256:b"),
                 Some(PlanWarningKind::ImageAgeUnknown),
-                "cannot tell",
+                "may be older than",
             ),
             (none.clone(), image(":1"), None, ""),
             (json!({"fips": true}), none.clone(), Some(PlanWarningKind::Fips), "FIPS"),
