@@ -1,25 +1,26 @@
-//! The server's certificate and the CA that it is signed with: what has to be made next.
+//! The server's certificate and the CA that signs it: decides the next step.
 //!
-//! A new CA is trusted before it is used: it is made, goes into the bundle that machines get, and only when machines have had
-//! time to get it, the server's certificate is signed with it. The old one stays in the bundle until it ends.
+//! A new CA is trusted before it is used: it is created and added to the bundle that machines get,
+//! and only once machines had time to receive it, it signs the server's certificate. The old one
+//! stays in the bundle until it expires.
 
 /// A CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SigningCa {
-    /// Its certificate as PEM.
+    /// The certificate, as PEM.
     pub certificate: String,
-    /// From when it is valid, in seconds since 1970.
+    /// The start of its validity, in seconds since the epoch.
     pub not_before: i64,
-    /// Until when.
+    /// The end of its validity.
     pub not_after: i64,
 }
 
 /// A certificate in the bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedCertificate {
-    /// It, as PEM.
+    /// The certificate, as PEM.
     pub certificate: String,
-    /// Until when it is valid.
+    /// The end of its validity.
     pub not_after: i64,
 }
 
@@ -28,54 +29,55 @@ pub struct TrustedCertificate {
 pub struct ServerCertificate {
     /// Its names, sorted.
     pub names: Vec<String>,
-    /// From when it is valid.
+    /// The start of its validity.
     pub not_before: i64,
-    /// Until when.
+    /// The end of its validity.
     pub not_after: i64,
     /// The certificate of the CA that signed it.
     pub signer: String,
 }
 
-/// What there is.
+/// The existing certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CertificateState {
     /// The CA in use.
     pub current: Option<SigningCa>,
-    /// The CA that comes after it.
+    /// The next CA.
     pub next: Option<SigningCa>,
-    /// What machines trust.
+    /// The bundle that machines trust.
     pub bundle: Vec<TrustedCertificate>,
     /// The server's certificate.
     pub serving: Option<ServerCertificate>,
 }
 
-/// What is wanted.
+/// The desired certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DesiredCertificates {
     /// The names of the server.
     pub names: Vec<String>,
-    /// How many seconds machines have to know a new CA before it is used.
+    /// How many seconds machines must have had a new CA before it is used.
     pub overlap: i64,
-    /// Whether somebody asked for a new CA.
+    /// Whether an administrator requested a new CA.
     pub rotate: bool,
 }
 
-/// The next thing to do.
+/// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateStep {
-    /// Make the first CA.
+    /// Create the first CA.
     CreateCa,
-    /// Make the CA that comes after the one in use.
+    /// Create the next CA.
     CreateNextCa,
-    /// Let machines trust these.
+    /// Write this bundle.
     UpdateBundle(Vec<String>),
-    /// Use the next CA from now on.
+    /// Switch to the next CA.
     PromoteNextCa,
-    /// Have the server's certificate signed by the CA in use.
+    /// Sign the server's certificate with the CA in use.
     SignServerCertificate,
 }
 
-/// The next step; none when all is well. Each is to be carried out before the next is asked for.
+/// The next step; `None` if nothing is left to do. The caller performs each step before it calls
+/// this again.
 #[must_use]
 pub fn next_step(
     state: &CertificateState,
@@ -91,7 +93,7 @@ pub fn next_step(
         None if wanted.rotate || needs_rotation(current, now) => {
             return Some(CertificateStep::CreateNextCa);
         }
-        // A CA that has ended helps nobody: the new one cannot come too early.
+        // An expired CA is useless, so the new one takes over at once.
         Some(next) if now - next.not_before >= wanted.overlap || current.not_after <= now => {
             return Some(CertificateStep::PromoteNextCa);
         }
@@ -103,7 +105,7 @@ pub fn next_step(
     }
 }
 
-/// What belongs into the bundle: what is in it and has not ended, the CA in use, and the one after it.
+/// The contents of the bundle: its unexpired certificates, the CA in use, and the next one.
 fn bundle_certificates(state: &CertificateState, now: i64) -> Vec<String> {
     let signers = state.current.iter().chain(&state.next);
     let in_use: Vec<String> = signers.map(|signer| signer.certificate.clone()).collect();
@@ -115,7 +117,7 @@ fn bundle_certificates(state: &CertificateState, now: i64) -> Vec<String> {
     all
 }
 
-/// Less than a fifth of its time is left.
+/// Whether less than a fifth of its validity is left.
 fn needs_rotation(signer: &SigningCa, now: i64) -> bool {
     (signer.not_after - now) * 5 < signer.not_after - signer.not_before
 }
@@ -138,7 +140,7 @@ mod tests {
 
     const DAY: i64 = 24 * 60 * 60;
 
-    /// Carries a step out, as the shell does.
+    /// Performs a step as the operator does.
     fn perform(
         state: &mut CertificateState,
         step: CertificateStep,
@@ -193,7 +195,7 @@ mod tests {
         let mut steps = Vec::new();
         while let Some(step) = next_step(state, wanted, now) {
             assert!(steps.len() < 10, "{steps:?}");
-            // What was asked for is done.
+            // The requested rotation is done.
             wanted.rotate &= step != CertificateStep::CreateNextCa;
             perform(state, step.clone(), &wanted.names, now, count);
             steps.push(step);
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn from_nothing_to_a_certificate_and_no_further() {
+    fn the_first_certificate_is_created_and_then_nothing_changes() {
         let (mut state, mut count) = (CertificateState::default(), 0);
         let mut wanted =
             DesiredCertificates { names: vec!["a".into()], overlap: DAY, rotate: false };
@@ -228,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_ca_is_trusted_a_day_before_it_is_used() {
+    fn a_new_ca_is_trusted_a_day_before_it_signs() {
         let (mut state, mut count) = (CertificateState::default(), 0);
         let mut wanted =
             DesiredCertificates { names: vec!["a".into()], overlap: DAY, rotate: false };
@@ -240,14 +242,18 @@ mod tests {
         assert_eq!(settle(&mut state, &mut wanted, 100 + DAY - 1, &mut count), []);
         let steps = settle(&mut state, &mut wanted, 100 + DAY, &mut count);
         assert_eq!(steps, [CertificateStep::PromoteNextCa, CertificateStep::SignServerCertificate]);
-        assert_eq!(state.bundle.len(), 2, "machines that know only the old one are still served");
+        assert_eq!(
+            state.bundle.len(),
+            2,
+            "machines that have only the old CA still trust the server"
+        );
     }
 
     proptest! {
-        /// Over years, at any moment: the server's certificate is signed by a CA that machines trust, and that they have known for
-        /// as long as they should.
+        /// Over years, at any moment: the server's certificate is signed by a CA that machines
+        /// trust, and that they have had for long enough.
         #[test]
-        fn machines_always_know_who_signed(days in proptest::collection::vec((1i64..400, any::<bool>()), 1..60)) {
+        fn machines_always_trust_the_ca_that_signed(days in proptest::collection::vec((1i64..400, any::<bool>()), 1..60)) {
             let (mut state, mut count, mut now) = (CertificateState::default(), 0, 0);
             let mut wanted = DesiredCertificates { names: vec!["a".into()], overlap: DAY, rotate: false };
             let mut known: std::collections::BTreeMap<String, i64> = [].into();

@@ -1,17 +1,18 @@
-//! In which order a new release reaches the parts: the controller, then the server, then the daemons.
+//! The order in which a new release reaches the components: the controller, then the server, then
+//! the daemons.
 
 use serde_json::Value;
 
 use super::RELEASE_ANNOTATION;
 
-/// The parts, in the order in which they get a new release.
+/// The components, in the order in which they get a new release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OperatorComponent {
-    /// Renders and rolls out.
+    /// Renders and rolls out configs.
     Controller,
-    /// Serves new machines.
+    /// Serves configs to new machines.
     Server,
-    /// Is on every machine.
+    /// Runs on every machine.
     Daemon,
 }
 
@@ -39,25 +40,26 @@ impl OperatorComponent {
     }
 }
 
-/// How a part is.
+/// The state of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ComponentStatus {
-    /// Which release it is of; none if it is not there, or of nobody knows which.
+    /// Its release; `None` if it does not exist or its release is unknown.
     pub release: Option<String>,
-    /// Whether it is there.
+    /// Whether it exists.
     pub present: bool,
     /// Why it is not ready, if it is not.
     pub not_ready_reason: Option<String>,
-    /// How many of its pods can be used.
+    /// How many of its pods are available.
     pub available: i64,
 }
 
 impl ComponentStatus {
-    /// Out of the part's object, if there is one.
+    /// Reads the state from the component's object, if there is one.
     #[must_use]
     pub fn from_object(part: OperatorComponent, object: Option<&Value>) -> Self {
         let Some(object) = object else {
-            let waits = format!("{} {} is not there yet", part.kind().to_lowercase(), part.name());
+            let waits =
+                format!("{} {} does not exist yet", part.kind().to_lowercase(), part.name());
             return Self { not_ready_reason: Some(waits), ..Self::default() };
         };
         let release =
@@ -71,7 +73,7 @@ impl ComponentStatus {
         Self { release, present: true, not_ready_reason: waits, available }
     }
 
-    /// Whether the release has arrived here.
+    /// Whether the component has the release and is ready.
     #[must_use]
     pub fn is_rolled_out(&self, release: &str) -> bool {
         self.release.as_deref() == Some(release) && self.not_ready_reason.is_none()
@@ -119,10 +121,10 @@ fn daemon_set(name: &str, object: &Value) -> (Option<String>, i64) {
     (waits, available)
 }
 
-/// Which parts may be written now, of those that are wanted, in their order.
+/// The desired components that may be written now, in order.
 ///
-/// A part that is missing is made, and one that is of this release is kept as it should be, whatever the others do. But
-/// a part of another release waits until all parts before it have this one and are ready.
+/// A missing component is created, and one of this release is repaired, whatever the others do. But
+/// a component of another release waits until all components before it have this one and are ready.
 #[must_use]
 pub fn updatable_components(
     parts: &[(OperatorComponent, ComponentStatus)],
@@ -163,14 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn controllers_first_then_the_server_then_the_daemons() {
+    fn the_controller_is_updated_first_then_the_server_then_the_daemons() {
         use OperatorComponent::{Controller, Daemon, Server};
         let old = (Some("1"), true);
         for (why, all, expected) in [
-            ("nothing is there", [(None, false); 3], vec![Controller, Server, Daemon]),
+            ("nothing exists", [(None, false); 3], vec![Controller, Server, Daemon]),
             ("all are old", [old; 3], vec![Controller]),
-            ("the controller is on its way", [(Some("2"), false), old, old], vec![Controller]),
-            ("it has arrived", [(Some("2"), true), old, old], vec![Controller, Server]),
+            ("the controller is rolling out", [(Some("2"), false), old, old], vec![Controller]),
+            (
+                "the controller is rolled out",
+                [(Some("2"), true), old, old],
+                vec![Controller, Server],
+            ),
             (
                 "the server too",
                 [(Some("2"), true), (Some("2"), true), old],
@@ -193,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_part_gets_a_new_release_before_the_one_ahead_of_it(states in proptest::array::uniform3((0u8..3, any::<bool>()))) {
+        fn no_component_gets_a_new_release_before_the_previous_one(states in proptest::array::uniform3((0u8..3, any::<bool>()))) {
             let all = states.map(|(release, ready)| ([None, Some("1"), Some("2")][usize::from(release)], ready));
             let writable = asked(all);
             for (index, part) in OperatorComponent::ALL.iter().enumerate() {
@@ -205,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn readiness_is_what_the_status_says() {
+    fn readiness_is_read_from_the_status() {
         let mut object = json!({
             "metadata": {"generation": 2, "annotations": {RELEASE_ANNOTATION: "2"}}, "spec": {"replicas": 2},
             "status": {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2},
@@ -223,7 +229,7 @@ mod tests {
         assert!(
             ComponentStatus::from_object(OperatorComponent::Server, Some(&object))
                 .is_rolled_out("2"),
-            "no machine, nothing to wait for"
+            "no machines, nothing to wait for"
         );
         object["status"]["observedGeneration"] = 1.into();
         assert!(

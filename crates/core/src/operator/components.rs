@@ -1,4 +1,4 @@
-//! The objects of the parts, as the operator applies them.
+//! The manifests of the components.
 
 use serde_json::{Value, json};
 
@@ -7,41 +7,43 @@ use super::settings::{OperatorSettings, TOKEN_KEY};
 use super::{BUNDLE_KEY, RELEASE_ANNOTATION, SERVER_CA, labels};
 use crate::api::names::{label, port};
 
-/// Where the CAs of the server are in the containers of the controller and the server.
+/// The directory of the server's CA certificates in the containers of the controller and the
+/// server.
 pub(super) const BUNDLE_DIR: &str = "/etc/machinist/server-ca";
-/// Where the provisioning token of pointer configs is in the controller's container.
+/// The directory of the pointer configs' provisioning token in the controller's container.
 const TOKEN_DIR: &str = "/etc/machinist/server-token";
-/// A user who is nobody.
+/// The UID of an unprivileged user.
 pub(super) const NOBODY_UID: u32 = 65534;
 
-/// What the parts are made from.
+/// The inputs of the manifests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComponentInputs {
-    /// The namespace of the system.
+    /// Machinist's namespace.
     pub namespace: String,
-    /// The image that all parts run.
+    /// The image of all components.
     pub image: String,
     /// The release.
     pub release: String,
-    /// What the parts log.
+    /// The log filter of the components.
     pub log_filter: String,
-    /// What the administrator chose.
+    /// The administrator's settings.
     pub settings: OperatorSettings,
-    /// Where machines reach the API and the server; without it there is no server.
+    /// The addresses of the API server and the machine config server; without them there is no
+    /// server.
     pub endpoint: Option<ClusterEndpoints>,
 }
 
-/// Where machines reach the cluster.
+/// The addresses of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterEndpoints {
-    /// The API.
+    /// The API server.
     pub api_server: String,
     /// The machine config server.
     pub server: String,
 }
 
 impl ComponentInputs {
-    /// Which parts there are to be, in the order in which a new release reaches them.
+    /// The desired components, in the order in which they get a new release.
     #[must_use]
     pub fn desired_components(&self) -> Vec<OperatorComponent> {
         let has_server = self.endpoint.is_some();
@@ -51,7 +53,7 @@ impl ComponentInputs {
             .collect()
     }
 
-    /// The object of a part.
+    /// The manifest of a component.
     #[must_use]
     pub fn manifest(&self, part: OperatorComponent) -> Value {
         match part {
@@ -142,7 +144,7 @@ impl ComponentInputs {
             "hostPID": true,
             "nodeSelector": {label::OS: "linux"},
             "tolerations": [{"operator": "Exists"}],
-            // An update that is under way is finished or undone, not cut off.
+            // A running update is completed or rolled back, not interrupted.
             "terminationGracePeriodSeconds": 600,
             "containers": [container],
             "volumes": [{"name": "rootfs", "hostPath": {"path": "/"}}],
@@ -165,8 +167,8 @@ impl ComponentInputs {
         })
     }
 
-    /// The object around a pod. The release is on the object and not on the pod: pods are made anew only when something is
-    /// really different.
+    /// The object around a pod. The release annotation is on the object and not on the pod, so that
+    /// pods are recreated only if something else changes.
     pub(super) fn workload(&self, part: OperatorComponent, pod: &Value) -> Value {
         let mut labels = labels();
         labels["k8s-app"] = part.name().into();
@@ -226,7 +228,7 @@ pub(super) fn unprivileged_security_context() -> Value {
 pub(super) mod tests {
     use super::*;
 
-    /// What an operator in an ordinary cluster deploys from.
+    /// The inputs in an ordinary cluster.
     pub(in super::super) fn inputs() -> ComponentInputs {
         ComponentInputs {
             namespace: "ns".to_owned(),

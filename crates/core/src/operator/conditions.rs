@@ -1,4 +1,4 @@
-//! What the operator says about the system: Available, Progressing, Degraded, Upgradeable, and versions.
+//! The operator's conditions (Available, Progressing, Degraded, Upgradeable) and versions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -8,48 +8,49 @@ use super::pools;
 use crate::api::names::{GROUP, object};
 use crate::api::{Condition, MachineConfigPool, find_condition, set_condition};
 
-/// The parts work.
+/// The components work.
 pub const AVAILABLE: &str = "Available";
-/// A release is on its way.
+/// A release is rolling out.
 pub const PROGRESSING: &str = "Progressing";
-/// Something is wrong that somebody should look at.
+/// Something is wrong and needs attention.
 pub const DEGRADED: &str = "Degraded";
-/// The next release may come.
+/// An upgrade to the next release is possible.
 pub const UPGRADEABLE: &str = "Upgradeable";
-/// All is well.
+/// The reason of a condition in its normal state.
 const AS_EXPECTED: &str = "AsExpected";
 
-/// What went wrong in a pass.
+/// What failed in a reconcile pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorFailure {
-    /// What was being done, such as `RenderConfig`.
+    /// The task that failed, for example `RenderConfig`.
     pub task: &'static str,
-    /// Why it failed.
+    /// The error.
     pub message: String,
 }
 
-/// What is known after a pass.
+/// What is known after a reconcile pass.
 #[derive(Debug, Clone, Copy)]
 pub struct OperatorSnapshot<'a> {
-    /// The release that is wanted.
+    /// The desired release.
     pub release: &'a str,
-    /// The parts that are wanted.
+    /// The desired components.
     pub components: &'a [(OperatorComponent, ComponentStatus)],
-    /// What went wrong, if anything did.
+    /// What failed, if anything did.
     pub failure: Option<&'a OperatorFailure>,
     /// The pools.
     pub pools: &'a [&'a MachineConfigPool],
-    /// What else is to be known about the system.
+    /// Additional information about the system.
     pub remark: Option<&'a str>,
 }
 
-/// What [`PROGRESSING`] says when a release has arrived everywhere.
+/// The message of [`PROGRESSING`] once a release is rolled out.
 fn rolled_out_message(release: &str) -> String {
     format!("Cluster version is {release}")
 }
 
-/// Whether a release has arrived: all parts have it and are ready, or it had arrived before. (A machine that restarts takes its
-/// daemon away for a while; that is no news about the release.)
+/// Whether a release is rolled out: all components have it and are ready, or it was rolled out
+/// before. A rebooting machine takes its daemon down for a while, which does not make the release
+/// progress again.
 #[must_use]
 pub fn is_rolled_out(before: &[Condition], facts: &OperatorSnapshot<'_>) -> bool {
     let progressing = find_condition(before, PROGRESSING);
@@ -64,7 +65,7 @@ pub fn is_rolled_out(before: &[Condition], facts: &OperatorSnapshot<'_>) -> bool
     facts.components.iter().all(has) && (had_arrived || facts.components.iter().all(is_ready))
 }
 
-/// The conditions after a pass; those of others stay.
+/// The conditions after a reconcile pass; those of others are kept.
 #[must_use]
 pub fn conditions(
     before: &[Condition],
@@ -88,7 +89,7 @@ fn available(facts: &OperatorSnapshot<'_>) -> (bool, &'static str, String) {
         facts.components.iter().find(|(part, _)| *part == OperatorComponent::Controller);
     if controller.is_none_or(|(_, seen)| seen.available == 0) {
         let waits = controller.and_then(|(_, seen)| seen.not_ready_reason.clone());
-        let message = waits.unwrap_or_else(|| "there is to be no controller".to_owned());
+        let message = waits.unwrap_or_else(|| "no controller is configured".to_owned());
         return (false, "NoController", message);
     }
     let mut message = format!("Cluster has deployed {}", facts.release);
@@ -109,9 +110,11 @@ fn progressing(facts: &OperatorSnapshot<'_>, has_arrived: bool) -> (bool, &'stat
     (true, "RollingOut", format!("Working towards {}: {first}", facts.release))
 }
 
-/// Why a part has not got the release.
+/// Why a component does not have the release.
 fn not_updated_reason(seen: &ComponentStatus) -> String {
-    seen.not_ready_reason.clone().unwrap_or_else(|| "it waits for the parts before it".to_owned())
+    seen.not_ready_reason
+        .clone()
+        .unwrap_or_else(|| "it waits for the components before it".to_owned())
 }
 
 fn degraded(
@@ -148,7 +151,7 @@ fn upgradeable(facts: &OperatorSnapshot<'_>) -> (bool, &'static str, String) {
     }
 }
 
-/// The status of the ClusterOperator `machine-config`. Versions are those that have arrived.
+/// The status of the ClusterOperator `machine-config`. The versions are those that are rolled out.
 #[must_use]
 pub fn cluster_operator_status(
     before: &Value,
@@ -213,14 +216,14 @@ mod tests {
             "metadata": {"name": name, "labels": labels}, "spec": {},
             "status": {"conditions": [
                 {"type": "Degraded", "status": word},
-                {"type": "NodeDegraded", "status": word, "message": "Node a is ill"},
+                {"type": "NodeDegraded", "status": word, "message": "Node a is degraded"},
             ]},
         }))
         .unwrap()
     }
 
     #[test]
-    fn a_release_rolls_out_and_a_rebooting_machine_is_no_event() {
+    fn a_release_rolls_out_and_a_rebooting_machine_changes_nothing() {
         let now = time("2026-01-01T00:00:00Z");
         let parts = |daemon: ComponentStatus| {
             [(OperatorComponent::Controller, seen("1", None)), (OperatorComponent::Daemon, daemon)]
@@ -242,7 +245,7 @@ mod tests {
         let second = conditions(&first, &facts(&ready), &time("2026-01-01T00:01:00Z"));
         assert!(!find_condition(&second, PROGRESSING).unwrap().is_true());
         let again = conditions(&second, &facts(&waiting), &time("2026-01-01T00:02:00Z"));
-        assert_eq!(again, second, "nothing is written when nothing is new");
+        assert_eq!(again, second, "nothing is written if nothing changed");
         let newer = OperatorSnapshot { release: "2", ..facts(&ready) };
         let third = conditions(&again, &newer, &time("2026-01-01T00:03:00Z"));
         let progressing = find_condition(&third, PROGRESSING).unwrap();
@@ -253,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn failures_become_conditions() {
         let now = time("2026-01-01T00:00:00Z");
         let parts = [(OperatorComponent::Controller, seen("1", None))];
         let failure = OperatorFailure { task: "Settings", message: "data.server: no".to_owned() };
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_change_when_they_have_arrived() {
+    fn versions_change_once_they_are_rolled_out() {
         let before = json!({"status": {"versions": [{"name": "operator", "version": "1"}]}});
         let status = cluster_operator_status(&before, &[], None, "ns");
         assert_eq!(status["versions"][0]["version"], "1");

@@ -1,4 +1,4 @@
-//! The ControllerConfig: the facts about the cluster, for templates and for the server.
+//! Builds the ControllerConfig: the facts about the cluster, for the templates and the server.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -9,7 +9,7 @@ use super::labels;
 use crate::api::names::{GROUP, annotation, object};
 use crate::user_data::endpoint::{self, host_name};
 
-/// What the cluster says about itself; null where it has no such object.
+/// What the cluster's objects say; null if it has no such object.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ClusterFacts {
     /// Infrastructure `cluster`.
@@ -24,12 +24,12 @@ pub struct ClusterFacts {
     pub cluster_info: Option<String>,
     /// The CA of the API server, as PEM.
     pub api_ca: String,
-    /// Whether there is one machine alone.
+    /// Whether the cluster has only one machine.
     pub is_single_node: bool,
 }
 
 impl ClusterFacts {
-    /// Where machines reach the API, by the cluster's own words.
+    /// The API server's address for machines, as the cluster's objects declare it.
     #[must_use]
     pub fn api_server(&self) -> Option<String> {
         let infrastructure = self.infrastructure["status"]["apiServerInternalURI"].as_str();
@@ -38,7 +38,8 @@ impl ClusterFacts {
         Some(url.trim_end_matches('/').to_owned())
     }
 
-    /// Where machines reach the server: the platform's address for it, or the host of the API.
+    /// The machine config server's address: the platform's address for it, or the host of the API
+    /// server.
     #[must_use]
     pub fn server(&self, api_server: &str) -> Option<String> {
         if let Ok(url) = endpoint::server_host(&self.infrastructure) {
@@ -56,7 +57,7 @@ fn server_of_kubeconfig(text: &str) -> Option<String> {
     server.starts_with("https://").then(|| server.to_owned())
 }
 
-/// The names of the server's certificate.
+/// The names in the server's certificate.
 #[must_use]
 pub fn server_names(server: &str, more: &[String]) -> Vec<String> {
     let host = host_name(server).map(|host| host.trim_matches(['[', ']']).to_owned());
@@ -67,7 +68,7 @@ pub fn server_names(server: &str, more: &[String]) -> Vec<String> {
     names
 }
 
-/// The ControllerConfig, as it is applied.
+/// The ControllerConfig to apply.
 #[must_use]
 pub fn controller_config(
     inputs: &ComponentInputs,
@@ -86,12 +87,12 @@ pub fn controller_config(
     for (embedded, kind) in [(&mut infra, "Infrastructure"), (&mut dns, "DNS")] {
         embedded["apiVersion"] = "config.openshift.io/v1".into();
         embedded["kind"] = kind.into();
-        // Who wrote it when is of no use to anybody, and would change this object all the time.
+        // The rest of the metadata is of no use, and would change this object all the time.
         embedded["metadata"] = json!({"name": object::CLUSTER});
     }
     let platform = infra["status"]["platformStatus"]["type"].as_str().unwrap_or("None");
     let dns_ip = cluster_dns_ip(inputs, cluster);
-    // The field may not be empty; where there is no server, nobody is trusted who is not trusted anyway.
+    // The field must not be empty. Without a server, machines trust only the API server's CA.
     let bundle = if bundle.is_empty() { cluster.api_ca.as_str() } else { bundle };
     let mut spec = json!({
         "additionalTrustBundle": null,
@@ -131,7 +132,7 @@ pub fn controller_config(
     })
 }
 
-/// What an Infrastructure would say in a cluster that has none.
+/// The Infrastructure of a cluster that has none.
 fn infrastructure(api_server: &str, is_single: bool) -> Value {
     let topology = if is_single { "SingleReplica" } else { "HighlyAvailable" };
     json!({
@@ -149,7 +150,7 @@ fn infrastructure(api_server: &str, is_single: bool) -> Value {
     })
 }
 
-/// The tenth address of the first service network, unless it is said.
+/// The tenth address of the first service network, unless it is set.
 fn cluster_dns_ip(inputs: &ComponentInputs, cluster: &ClusterFacts) -> String {
     if let Some(address) = &inputs.settings.cluster_dns_ip {
         return address.clone();
@@ -175,7 +176,7 @@ mod tests {
     use crate::rollout::node_patches::control_plane_topology;
 
     #[test]
-    fn a_plain_kubernetes_has_one_too() {
+    fn a_plain_kubernetes_cluster_gets_one() {
         let cluster = ClusterFacts { api_ca: "CA".to_owned(), ..ClusterFacts::default() };
         let object = controller_config(&inputs(), &cluster, "BUNDLE", &Value::Null);
         let typed: ControllerConfig = serde_json::from_value(object).unwrap();
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_knows_more_says_so() {
+    fn the_objects_of_the_cluster_are_used() {
         let cluster = ClusterFacts {
             infrastructure: json!({
                 "metadata": {"name": "cluster", "uid": "u", "resourceVersion": "5"},
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn kubeadm_says_where_the_api_is() {
+    fn the_api_server_is_read_from_the_kubeconfig_of_kubeadm() {
         let info = "apiVersion: v1\nkind: Config\nclusters:\n- cluster: {server: 'https://10.0.0.1:6443'}\n";
         let cluster =
             ClusterFacts { cluster_info: Some(info.to_owned()), ..ClusterFacts::default() };

@@ -1,4 +1,4 @@
-//! What the operator tells as events: what a pass changed in its conditions.
+//! The operator's events: what a reconcile pass changed in its conditions.
 
 use super::certificates::CertificateStep;
 use super::conditions::{AVAILABLE, DEGRADED, PROGRESSING};
@@ -7,27 +7,27 @@ use crate::api::{Condition, find_condition};
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorEvent {
-    /// One word.
+    /// The reason, in CamelCase.
     pub reason: &'static str,
-    /// Whether somebody should look.
+    /// Whether it is a warning.
     pub warning: bool,
-    /// A sentence.
+    /// The message.
     pub message: String,
 }
 
 impl OperatorEvent {
-    /// Something that nobody has to look at.
+    /// An event that needs no attention.
     pub(super) fn normal(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, warning: false, message: message.into() }
     }
 
-    /// Something that somebody should look at.
+    /// An event that needs attention.
     pub(super) fn warning(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, warning: true, message: message.into() }
     }
 }
 
-/// What is new in the conditions.
+/// The events for the changes of the conditions.
 #[must_use]
 pub fn condition_events(before: &[Condition], after: &[Condition]) -> Vec<OperatorEvent> {
     let all = [
@@ -38,29 +38,29 @@ pub fn condition_events(before: &[Condition], after: &[Condition]) -> Vec<Operat
     all.into_iter().flatten().collect()
 }
 
-/// What a step of the certificates is told as; some are no news of their own.
+/// The event for a certificate step, if it has one.
 #[must_use]
 pub fn certificate_event(step: &CertificateStep) -> Option<OperatorEvent> {
-    let news = match step {
+    let event = match step {
         CertificateStep::CreateCa => OperatorEvent::normal(
             "CertificateAuthorityCreated",
-            "the CA of the machine config server was made",
+            "the CA of the machine config server was created",
         ),
         CertificateStep::CreateNextCa => OperatorEvent::normal(
             "CertificateAuthorityRotationStarted",
-            "the next CA of the machine config server was made; machines get to know it before it is used",
+            "the next CA of the machine config server was created; machines receive it before it is used",
         ),
         CertificateStep::PromoteNextCa => OperatorEvent::normal(
             "CertificateAuthorityRotated",
-            "the next CA of the machine config server is in use; the one before it stays trusted until it ends",
+            "the next CA of the machine config server is in use; the previous one stays trusted until it expires",
         ),
         CertificateStep::SignServerCertificate => OperatorEvent::normal(
             "ServerCertificateRotated",
-            "the certificate of the machine config server was signed anew",
+            "the certificate of the machine config server was renewed",
         ),
         CertificateStep::UpdateBundle(_) => return None,
     };
-    Some(news)
+    Some(event)
 }
 
 fn text(condition: &Condition) -> &str {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_comes() {
+    fn a_new_release_is_reported() {
         let at = |version: &str| {
             [condition(PROGRESSING, false, "AsExpected", &format!("Cluster version is {version}"))]
         };
@@ -175,9 +175,9 @@ mod tests {
         let well = [condition(DEGRADED, false, "AsExpected", "")];
         let ill = [condition(DEGRADED, true, "SettingsFailed", "data.server: no")];
         let worse = [condition(DEGRADED, true, "ApplyFailed", "no")];
-        let told = "!OperatorDegraded: SettingsFailed: data.server: no";
-        assert_eq!(shown(&well, &ill), told);
-        assert_eq!(shown(&[], &ill), told);
+        let expected = "!OperatorDegraded: SettingsFailed: data.server: no";
+        assert_eq!(shown(&well, &ill), expected);
+        assert_eq!(shown(&[], &ill), expected);
         assert_eq!(shown(&ill, &ill), "");
         assert_eq!(shown(&ill, &worse), "!OperatorDegraded: ApplyFailed: no");
         assert_eq!(shown(&worse, &well), "OperatorRecovered: ApplyFailed is over");
@@ -188,11 +188,11 @@ mod tests {
         );
         assert_eq!(shown(&there, &gone), "!OperatorUnavailable: NoController: not ready");
         assert_eq!(shown(&gone, &there), "OperatorAvailable: deployed");
-        assert_eq!(shown(&[], &gone), "", "it is not there yet");
+        assert_eq!(shown(&[], &gone), "", "not deployed yet");
     }
 
     #[test]
-    fn steps_of_the_certificates() {
+    fn each_certificate_step_has_its_event() {
         assert_eq!(
             certificate_event(&CertificateStep::PromoteNextCa).map(|it| it.reason),
             Some("CertificateAuthorityRotated")

@@ -1,13 +1,14 @@
-//! What the operator does: which objects there have to be, in which order a new release reaches them, and
-//! what is said about it.
+//! The operator's decisions: which objects must exist, in which order a new release reaches them,
+//! and what is reported.
 //!
 //! ```text
 //!  settings (ConfigMap), MachineConfiguration ─┐
-//!  certificates (what to make next) ───────────┼─► parts, ControllerConfig ─► order (may it be written yet?) ─► conditions ─► news
-//!  the cluster's own words (Infrastructure …) ─┘
+//!  certificates (the next step) ───────────────┼─► components, ControllerConfig ─► component_order (may it be written yet?) ─► conditions ─► events
+//!  the cluster's objects (Infrastructure …) ───┘
 //! ```
 //!
-//! All of it is pure: the shell reads, asks, writes with server-side apply, and looks again.
+//! All of it is pure: the `operator` command reads the objects, calls these functions, and writes
+//! with server-side apply.
 
 pub mod certificates;
 pub mod component_order;
@@ -24,21 +25,21 @@ use serde_json::{Value, json};
 
 use crate::api::names::{GROUP, label, object};
 
-/// The ConfigMap with the settings that no object of the API has a place for.
+/// The ConfigMap with the settings that no API object has a field for.
 pub const SETTINGS_CONFIG_MAP: &str = "machinist-settings";
-/// The Secret of the server's CA, and the ConfigMap of all CAs that machines are to trust.
+/// The Secret of the server's CA, and the ConfigMap of all CAs that machines should trust.
 pub const SERVER_CA: &str = "machine-config-server-ca";
 /// The Secret of the server's certificate.
 pub const SERVER_TLS: &str = "machine-config-server-tls";
-/// The key of the CAs in their ConfigMap.
+/// The key of the CA certificates in their ConfigMap.
 pub const BUNDLE_KEY: &str = "ca-bundle.crt";
-/// The namespace of provisioning tokens and enrolments: the only Secrets that the server may see. It comes with
-/// `deploy/extras/server-access.yaml`.
+/// The namespace of provisioning tokens and enrolments: the only Secrets that the server may read.
+/// Created by `deploy/extras/server-access.yaml`.
 pub const ACCESS_NAMESPACE: &str = "machinist-access";
-/// Which release an object is of; on everything that the operator makes.
+/// The release of an object; set on everything that the operator creates.
 pub const RELEASE_ANNOTATION: &str = "machinist.dev/release";
 
-/// Labels of everything that the operator makes.
+/// The labels of everything that the operator creates.
 #[must_use]
 pub fn labels() -> Value {
     json!({"app.kubernetes.io/part-of": "machinist", "app.kubernetes.io/managed-by": object_name()})
@@ -48,15 +49,15 @@ fn object_name() -> &'static str {
     "machine-config-operator"
 }
 
-/// A reference to the namespace of the system. What is outside of it and has this owner goes with it: so a deinstallation
-/// leaves nothing behind.
+/// A reference to Machinist's namespace. Objects outside of it that have this owner are deleted
+/// with it, so that an uninstallation leaves nothing behind.
 #[must_use]
 pub fn owner_reference(namespace: &str, uid: &str) -> Value {
     json!([{"apiVersion": "v1", "kind": "Namespace", "name": namespace, "uid": uid}])
 }
 
-/// The pools that are there from the start. They are made where they are missing and never changed: they are the
-/// administrator's from then on.
+/// The default pools. The operator creates them if they are missing and never changes them: they
+/// belong to the administrator from then on.
 #[must_use]
 pub fn pools(owner: &Value) -> Vec<Value> {
     [
@@ -68,7 +69,8 @@ pub fn pools(owner: &Value) -> Vec<Value> {
     .collect()
 }
 
-/// Control plane machines are found by the label that every Kubernetes gives them: `master` is OpenShift's alone.
+/// Selects control plane machines by the label that every Kubernetes cluster sets: `master` is
+/// specific to OpenShift.
 fn pool(name: &str, role: &str, owner: &Value) -> Value {
     let mut labels = labels();
     labels[label::MCO_BUILT_IN] = "".into();
@@ -87,7 +89,7 @@ fn pool(name: &str, role: &str, owner: &Value) -> Value {
     })
 }
 
-/// The operator's own object, where there is none. Only what it takes to have one.
+/// The operator's own object, if it is missing. Contains only the required fields.
 #[must_use]
 pub fn machine_configuration(owner: &Value) -> Value {
     json!({
@@ -98,20 +100,20 @@ pub fn machine_configuration(owner: &Value) -> Value {
     })
 }
 
-/// Whether the operator is to do its work.
+/// Whether the operator is active.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ManagementState {
-    /// It does.
+    /// The operator manages the components.
     #[default]
     Managed,
-    /// It looks, and touches nothing.
+    /// The operator observes and changes nothing.
     Unmanaged,
-    /// It takes the parts away.
+    /// The operator removes the components.
     Removed,
 }
 
 impl ManagementState {
-    /// By the word in `spec.managementState`.
+    /// Parses `spec.managementState`.
     #[must_use]
     pub fn from_spec(word: Option<&str>) -> Self {
         match word {
@@ -122,7 +124,7 @@ impl ManagementState {
     }
 }
 
-/// What the parts log, by the word in `spec.logLevel`.
+/// The log filter of the components, for the level in `spec.logLevel`.
 #[must_use]
 pub fn log_filter(level: Option<&str>) -> &'static str {
     match level {
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pools_select_by_role_and_go_with_the_namespace() {
+    fn pools_select_by_role_and_are_owned_by_the_namespace() {
         let owner = owner_reference("ns", "u");
         let pools = pools(&owner);
         assert_eq!(
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_machine_configuration() {
+    fn management_state_and_log_level_are_parsed() {
         assert_eq!(ManagementState::from_spec(None), ManagementState::Managed);
         assert_eq!(ManagementState::from_spec(Some("Force")), ManagementState::Managed);
         assert_eq!(ManagementState::from_spec(Some("Unmanaged")), ManagementState::Unmanaged);

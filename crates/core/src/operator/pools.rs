@@ -1,5 +1,5 @@
-//! What the pools mean for the whole system: whether one that every release needs is stuck, and whether one is in the
-//! way of the next release.
+//! What the pools mean for the release: whether a required pool is stuck, and whether a pool blocks
+//! the next upgrade.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use crate::api::names::label;
 use crate::api::{Condition, MachineConfigPool, MachineConfigPoolStatus, find_condition};
 use crate::rollout::{RebootPolicy, RolloutPolicy};
 
-/// How long each machine of the required pools may take, as in the real system.
+/// How long each machine of the required pools may take, as in MCO.
 const TIMEOUT_PER_MACHINE: Duration = Duration::from_secs(10 * 60);
 
-/// Why a pool that every release needs is not where it should be, if one is not.
+/// Why a required pool is not up to date, if it is stuck.
 pub(super) fn stuck_reason(pools: &[&MachineConfigPool], now: &Time) -> Option<String> {
     let required: Vec<_> = pools.iter().filter(|pool| is_required(pool)).collect();
     let machines: i32 = required.iter().filter_map(|pool| status(pool).machine_count).sum();
-    let patience = TIMEOUT_PER_MACHINE * u32::try_from(machines.max(1)).unwrap_or(1);
-    required.iter().find_map(|pool| required_pool_stuck_reason(pool, patience, now))
+    let timeout = TIMEOUT_PER_MACHINE * u32::try_from(machines.max(1)).unwrap_or(1);
+    required.iter().find_map(|pool| required_pool_stuck_reason(pool, timeout, now))
 }
 
-/// Why the next release should not come yet, if it should not: a word and a sentence.
+/// Why an upgrade should wait, if it should: a reason and a message.
 pub(super) fn upgrade_blocker(pools: &[&MachineConfigPool]) -> Option<(&'static str, String)> {
     let degraded = pools.iter().find(|pool| is_condition_true(pool, condition::DEGRADED));
     let interrupted =
         pools.iter().find(|pool| is_condition_true(pool, condition::BUILD_INTERRUPTED));
-    // Pools of workers are paused on purpose when releases are to come one after the other.
+    // Worker pools are paused on purpose to skip intermediate releases.
     let paused = pools.iter().find(|pool| is_required(pool) && is_paused_before_a_change(pool));
     let see = "please see `kubectl get mcp` for further details and resolve before upgrading";
     if let Some(pool) = degraded {
@@ -44,7 +44,7 @@ pub(super) fn upgrade_blocker(pools: &[&MachineConfigPool]) -> Option<(&'static 
 /// Why one required pool is stuck.
 fn required_pool_stuck_reason(
     pool: &MachineConfigPool,
-    patience: Duration,
+    timeout: Duration,
     now: &Time,
 ) -> Option<String> {
     if is_condition_true(pool, condition::DEGRADED) {
@@ -59,15 +59,15 @@ fn required_pool_stuck_reason(
     let updating = find_pool_condition(pool, condition::UPDATING).filter(|it| it.is_true())?;
     let since = updating.last_transition_time.as_ref()?;
     let lasts = Duration::try_from(now.0.duration_since(since.0)).ok()?;
-    let patience = patience + policy_wait(pool)?;
-    (lasts > patience).then(|| {
+    let timeout = timeout + policy_wait(pool)?;
+    (lasts > timeout).then(|| {
         let status = status(pool);
         let count = |count: Option<i32>| count.unwrap_or_default();
         let blocked = true_condition_message(pool, condition::ROLLOUT_BLOCKED);
         format!(
             "required MachineConfigPool {} is not ready; its machines have been updating since {}. Status: (total: {}, ready {}, updated: {}, unavailable: {}, degraded: {}){}; see `machinist rollout status {0}`",
             name(pool),
-            // Not for how long: a text that is another one each time would be told each time.
+            // Not the duration: a message that always differs would be reported every time.
             since.0,
             count(status.machine_count),
             count(status.ready_machine_count),
@@ -79,8 +79,9 @@ fn required_pool_stuck_reason(
     })
 }
 
-/// How long a pool waits because its policy says so, beside the work; none where that has no end that could be told: a
-/// maintenance window, restarts that a person allows. One that cannot be understood is no reason to wait.
+/// How long a pool waits because of its rollout policy, in addition to the updates; `None` if that
+/// has no known end: a maintenance window, or reboots that an administrator approves. An invalid
+/// policy is no reason to wait.
 fn policy_wait(pool: &MachineConfigPool) -> Option<Duration> {
     let policy = RolloutPolicy::from_annotations(pool).unwrap_or_default();
     let is_open = policy.windows.is_none() && policy.reboot == RebootPolicy::Immediate;
@@ -121,7 +122,7 @@ fn is_condition_true(pool: &MachineConfigPool, type_: &str) -> bool {
     find_pool_condition(pool, type_).is_some_and(Condition::is_true)
 }
 
-/// What a condition that holds says.
+/// The message of a condition that is true.
 fn true_condition_message(pool: &MachineConfigPool, type_: &str) -> Option<String> {
     find_pool_condition(pool, type_).filter(|it| it.is_true())?.message.clone()
 }
@@ -134,7 +135,7 @@ mod tests {
 
     const NOW: &str = "2026-01-01T10:00:00Z";
 
-    /// A required pool of three machines, one of which has not got the config; `more` is merged into it.
+    /// A required pool of three machines, one of which lacks the config; `more` is merged into it.
     fn pool(since: &str, more: &Value) -> MachineConfigPool {
         let mut object = json!({
             "metadata": {"name": "master", "labels": {label::REQUIRED_FOR_UPGRADE: ""}, "annotations": {}},
@@ -164,25 +165,25 @@ mod tests {
         let late_text = "required MachineConfigPool master is not ready; its machines have been updating since 2026-01-01T09:29:00Z. Status: (total: 3, ready 2, updated: 2, unavailable: 0, degraded: 0): a budget; see `machinist rollout status master`";
         let policy = |key: &str, value: &str| json!({"/metadata/annotations": {key: value}});
         for (why, since, more, expected) in [
-            ("there is time", early, json!({}), ""),
-            ("it is over", late, json!({}), late_text),
-            ("it is done", late, json!({"/status/conditions/0/status": "False"}), ""),
-            ("nobody needs it", late, json!({"/metadata/labels": {}}), ""),
-            ("one machine has ten", early, json!({"/status/machineCount": 2}), "29"),
+            ("within the timeout", early, json!({}), ""),
+            ("timed out", late, json!({}), late_text),
+            ("updated", late, json!({"/status/conditions/0/status": "False"}), ""),
+            ("not required", late, json!({"/metadata/labels": {}}), ""),
+            ("two machines have less time", early, json!({"/status/machineCount": 2}), "29"),
             (
-                "it waits for its hour",
+                "waits for its maintenance window",
                 late,
                 policy(machinist::MAINTENANCE_WINDOW, "Sat 02:00-05:00 UTC"),
                 "",
             ),
-            ("it waits for a person", late, policy(machinist::REBOOT, "deferred"), ""),
-            ("it looks at its canary", late, policy(machinist::CANARY_SOAK, "1h"), ""),
-            ("it has looked long enough", late, policy(machinist::CANARY_SOAK, "30s"), late_text),
+            ("waits for an approval", late, policy(machinist::REBOOT, "deferred"), ""),
+            ("soaks", late, policy(machinist::CANARY_SOAK, "1h"), ""),
+            ("soaked long enough", late, policy(machinist::CANARY_SOAK, "30s"), late_text),
             ("clocks differ", "2026-01-01T11:00:00Z", json!({}), ""),
         ] {
             let found = asked(since, &more);
             match expected {
-                // Twenty minutes are over as well.
+                // Twenty minutes have passed, too.
                 "29" => assert!(found.contains("since 2026-01-01T09:31:00Z"), "{why}: {found}"),
                 expected => assert_eq!(found, expected, "{why}"),
             }
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_pool_with_a_change_before_it_says_so_at_once() {
+    fn a_paused_pool_with_a_pending_change_is_reported_at_once() {
         let since = "2026-01-01T09:59:00Z";
         let paused = "required MachineConfigPool master is paused and cannot sync until it is unpaused: run `machinist resume master`";
         assert_eq!(asked(since, &json!({"/spec/paused": true})), paused);
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hinders_the_next_release() {
+    fn pools_block_the_next_release() {
         let is = |type_: &str| json!({"/status/conditions": [{"type": type_, "status": "True"}]});
         for (more, expected) in [
             (json!({}), None),

@@ -1,8 +1,9 @@
-//! What applying an object changed, and whether that undid what somebody else had done.
+//! Reports what applying an object changed, and whether it reverted somebody else's change.
 //!
-//! An API server remembers who wrote which field last (`metadata.managedFields`), so that it can be told without remembering anything: a field that is
-//! not as we want it and that is still ours was changed by a wish of our own (a new setting, a new release); one that is not ours any more was
-//! changed by somebody, and often it is known by whom.
+//! The API server records who last wrote which field (`metadata.managedFields`), so the operator
+//! needs no memory of its own. A field that differs and is still ours changed because we want
+//! something else now (a new setting, a new release). A field that is no longer ours was changed by
+//! somebody, and often it is known by whom.
 
 use serde_json::Value;
 
@@ -10,10 +11,10 @@ use super::RELEASE_ANNOTATION;
 use super::events::OperatorEvent;
 use crate::api::names::FIELD_MANAGER;
 
-/// The most fields that are named.
+/// At most this many fields are listed.
 const MAX_NAMED_FIELDS: usize = 5;
 
-/// Where in an object: keys, and items of lists by what they are.
+/// One step of a path in an object: a key, or an item of a list.
 #[derive(Debug, Clone)]
 enum FieldPathSegment<'a> {
     Key(&'a str),
@@ -22,8 +23,8 @@ enum FieldPathSegment<'a> {
 
 type FieldPath<'a> = Vec<FieldPathSegment<'a>>;
 
-/// What applying `wanted` did, where there was `found` before; `existed` says whether it had been there earlier. Nothing, where
-/// nothing was written.
+/// The event for applying `wanted` over `found`. `existed` says whether the object existed in an
+/// earlier pass. `None` if nothing was written.
 #[must_use]
 pub fn apply_event(
     wanted: &Value,
@@ -36,9 +37,9 @@ pub fn apply_event(
         return Some(match existed {
             true => repaired_event(
                 wanted,
-                format!("{about} was deleted by somebody; it was made again"),
+                format!("{about} was deleted by somebody and has been recreated"),
             ),
-            false => created_event(wanted, format!("{about} was made")),
+            false => created_event(wanted, format!("{about} was created")),
         });
     };
     if is_same(wanted, found, written) {
@@ -46,7 +47,7 @@ pub fn apply_event(
     }
     let release = |object: &Value| object["metadata"]["annotations"][RELEASE_ANNOTATION].clone();
     if release(wanted) != release(found) && !release(found).is_null() {
-        let message = format!("{about} was brought to release {}", kind_of(&release(wanted)));
+        let message = format!("{about} was updated to release {}", kind_of(&release(wanted)));
         return Some(updated_event(wanted, message));
     }
     let places = differences(wanted, found);
@@ -58,13 +59,13 @@ pub fn apply_event(
         places.is_empty() || places.iter().any(|place| writers.is_owned_by_operator(place));
     Some(match by {
         Some(by) => {
-            let message = format!("{about} was put right: {names} had been changed by {}", by.name);
+            let message = format!("{about} was repaired: {names} had been changed by {}", by.name);
             repaired_event(wanted, message)
         }
         None if is_own_wish => updated_event(wanted, format!("{about} was updated: {names}")),
         None => repaired_event(
             wanted,
-            format!("{about} was put right: {names} had been changed by somebody"),
+            format!("{about} was repaired: {names} had been changed by somebody"),
         ),
     })
 }
@@ -97,13 +98,14 @@ fn kind_of(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether nothing of ours was written. Annotations of others come and go without a new generation.
+/// Whether nothing of ours was written. Annotations of others change without a new generation.
 fn is_same(wanted: &Value, found: &Value, written: &Value) -> bool {
     found["metadata"]["generation"] == written["metadata"]["generation"]
         && differences(&wanted["metadata"], &found["metadata"]).is_empty()
 }
 
-/// Where an object is not as it is wanted. What is not said may be anything.
+/// The fields in which an object differs from the desired one. Fields that are not set may have any
+/// value.
 fn differences<'a>(wanted: &'a Value, found: &'a Value) -> Vec<FieldPath<'a>> {
     let (mut all, mut place) = (Vec::new(), Vec::new());
     compare(wanted, found, &mut place, &mut all);
@@ -122,7 +124,7 @@ fn compare<'a>(
                 place.push(FieldPathSegment::Key(key));
                 match found.get(key) {
                     Some(found) => compare(value, found, place, all),
-                    // What is empty is as good as absent.
+                    // Empty and absent are equivalent.
                     None if is_empty(value) => {}
                     None => all.push(place.clone()),
                 }
@@ -165,7 +167,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Fields as people name them, a few at most.
+/// The first few field names, in readable form.
 fn name_fields(places: &[FieldPath<'_>]) -> String {
     let one = |place: &FieldPath<'_>| {
         let mut text = String::new();
@@ -183,7 +185,7 @@ fn name_fields(places: &[FieldPath<'_>]) -> String {
     };
     let names: Vec<String> = places.iter().take(MAX_NAMED_FIELDS).map(one).collect();
     match places.len() {
-        0 => "nothing is in it any more that is not wanted".to_owned(),
+        0 => "unwanted fields were removed".to_owned(),
         count if count > MAX_NAMED_FIELDS => {
             format!("{} and {} more", names.join(", "), count - MAX_NAMED_FIELDS)
         }
@@ -202,7 +204,7 @@ struct FieldManager<'a> {
 }
 
 impl<'a> FieldManagers<'a> {
-    /// Who wrote its status does not matter.
+    /// Ignores the writers of the status.
     fn of(object: &'a Value) -> Self {
         let entries = object["metadata"]["managedFields"].as_array();
         let entries =
@@ -232,7 +234,7 @@ impl FieldManager<'_> {
         for step in place {
             let Some(inside) = fields.as_object() else { return false };
             if inside.is_empty() {
-                // All of it.
+                // Owns everything below.
                 return true;
             }
             let next = match step {
@@ -250,7 +252,7 @@ impl FieldManager<'_> {
     }
 }
 
-/// Whether the key of a list's item, such as `k:{"name":"a"}`, is that of this one.
+/// Whether the key of a list item, such as `k:{"name":"a"}`, matches this item.
 fn matches_item_key(key: &str, item: &Value) -> bool {
     let key = key.strip_prefix("k:").and_then(|key| serde_json::from_str::<Value>(key).ok());
     let Some(Value::Object(key)) = key else { return false };
@@ -264,7 +266,7 @@ mod tests {
     use crate::operator::components::tests::inputs;
     use serde_json::json;
 
-    /// What an API server keeps of the controller's Deployment.
+    /// The controller's Deployment as an API server stores it.
     fn kept() -> Value {
         let mut kept = inputs().manifest(OperatorComponent::Controller);
         kept["metadata"]["generation"] = 1.into();
@@ -280,7 +282,7 @@ mod tests {
         kept
     }
 
-    /// Somebody takes a field over.
+    /// Somebody takes over a field.
     fn taken(kept: &mut Value, manager: &str, fields: &Value) {
         let ours = &mut kept["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"];
         ours.as_object_mut().unwrap().remove("f:replicas");
@@ -291,17 +293,17 @@ mod tests {
     fn asked(found: &Value) -> String {
         let mut written = found.clone();
         written["metadata"]["generation"] = 2.into();
-        let news = apply_event(
+        let event = apply_event(
             &inputs().manifest(OperatorComponent::Controller),
             Some(found),
             &written,
             true,
         );
-        news.map(|news| format!("{}: {}", news.reason, news.message)).unwrap_or_default()
+        event.map(|event| format!("{}: {}", event.reason, event.message)).unwrap_or_default()
     }
 
     #[test]
-    fn nothing_was_written() {
+    fn no_event_if_nothing_was_written() {
         let found = kept();
         let mut written = found.clone();
         written["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "1".into();
@@ -318,38 +320,39 @@ mod tests {
     }
 
     #[test]
-    fn made_and_made_again() {
+    fn created_and_recreated_objects_are_reported() {
         let wanted = inputs().manifest(OperatorComponent::Daemon);
-        let reason = |existed| apply_event(&wanted, None, &wanted, existed).map(|news| news.reason);
+        let reason =
+            |existed| apply_event(&wanted, None, &wanted, existed).map(|event| event.reason);
         assert_eq!(reason(false), Some("DaemonSetCreated"));
         assert_eq!(reason(true), Some("DaemonSetRepaired"));
     }
 
     #[test]
-    fn somebody_scaled_it() {
+    fn a_scaled_deployment_is_repaired() {
         let mut found = kept();
         found["spec"]["replicas"] = 0.into();
         taken(&mut found, "kubectl-scale", &json!({"f:spec": {"f:replicas": {}}}));
         assert_eq!(
             asked(&found),
-            "DeploymentRepaired: Deployment machine-config-controller was put right: spec.replicas had been changed by kubectl-scale"
+            "DeploymentRepaired: Deployment machine-config-controller was repaired: spec.replicas had been changed by kubectl-scale"
         );
     }
 
     #[test]
-    fn somebody_took_something_away() {
+    fn a_removed_field_is_repaired() {
         let mut found = kept();
         found["spec"].as_object_mut().unwrap().remove("replicas");
         let ours = &mut found["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"];
         ours.as_object_mut().unwrap().remove("f:replicas");
         assert_eq!(
             asked(&found),
-            "DeploymentRepaired: Deployment machine-config-controller was put right: spec.replicas had been changed by somebody"
+            "DeploymentRepaired: Deployment machine-config-controller was repaired: spec.replicas had been changed by somebody"
         );
     }
 
     #[test]
-    fn a_wish_of_our_own_is_no_repair() {
+    fn a_new_setting_or_release_is_not_a_repair() {
         let mut found = kept();
         found["spec"]["template"]["spec"]["containers"][0]["args"] = json!(["controller"]);
         assert_eq!(
@@ -359,12 +362,12 @@ mod tests {
         found["metadata"]["annotations"][RELEASE_ANNOTATION] = "0".into();
         assert_eq!(
             asked(&found),
-            "DeploymentUpdated: Deployment machine-config-controller was brought to release 1"
+            "DeploymentUpdated: Deployment machine-config-controller was updated to release 1"
         );
     }
 
     #[test]
-    fn items_of_lists_are_found_by_what_they_are() {
+    fn list_items_are_found_by_name() {
         let mut found = kept();
         found["spec"]["template"]["spec"]["containers"][0]["image"] = "other".into();
         let fields = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"controller\"}": {"f:image": {}}}}}}});
@@ -376,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn many_fields_are_not_all_named() {
+    fn only_the_first_fields_are_listed() {
         let (wanted, found) =
             (json!({"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f.g": 1, "h": []}), json!({"f.g": 1}));
         assert_eq!(name_fields(&differences(&wanted, &found)), "a, b, c, d, e");

@@ -1,4 +1,4 @@
-//! The machine config server, as the operator applies it, and what the settings have to say about it.
+//! The manifest of the machine config server, and the settings that change it.
 
 use serde_json::{Value, json};
 
@@ -78,9 +78,10 @@ mod tests {
     use super::super::settings::OperatorSettings;
     use super::*;
 
-    /// What each setting of the server adds to the arguments of server and controller; each volume has its mount.
+    /// The arguments that each setting adds to the server and the controller; each volume has its
+    /// mount.
     #[test]
-    fn settings_of_the_server_reach_its_arguments() {
+    fn server_settings_become_arguments() {
         let access = "--access-namespace=machinist-access";
         let token =
             OperatorSettings { server_token: Some("t".to_owned()), ..OperatorSettings::default() };
@@ -92,13 +93,13 @@ mod tests {
             "--sealed-url=https://a:22623",
             "--sealed-ca-file=/etc/machinist/server-ca/ca-bundle.crt",
         );
-        let program = "--first-boot-url=https://a:22623";
+        let first_boot_url = "--first-boot-url=https://a:22623";
         for (settings, server, controller) in [
             (OperatorSettings::default(), &[][..], &[][..]),
             (token, &[access, "--require-token"], &[token_file]),
             (sealed, &[access, url, ca], &[]),
-            (first_boot, &[program], &[]),
-            (all, &[access, "--require-token", url, ca, program], &[token_file]),
+            (first_boot, &[first_boot_url], &[]),
+            (all, &[access, "--require-token", url, ca, first_boot_url], &[token_file]),
         ] {
             let chosen = ComponentInputs { settings, ..inputs() };
             for (part, expected) in

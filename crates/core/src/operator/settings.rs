@@ -1,4 +1,4 @@
-//! The settings in the ConfigMap `machinist-settings`: what no object of the API has a place for.
+//! The settings in the ConfigMap `machinist-settings`, for which no API object has a field.
 
 use std::collections::BTreeMap;
 
@@ -11,57 +11,58 @@ use crate::go::duration;
 use crate::serve::provisioning_token::looks_like_token;
 use crate::user_data::endpoint::host_name;
 
-/// How many controllers there may be.
+/// The allowed number of controllers.
 const REPLICA_RANGE: std::ops::RangeInclusive<u32> = 1..=5;
 
-/// What an administrator chose. [`Settings::default`] is what holds where nothing is said.
+/// The administrator's settings. [`OperatorSettings::default`] applies if nothing is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorSettings {
-    /// Where machines reach the API; found out where it is not said.
+    /// The API server's URL for machines; detected if it is not set.
     pub api_server_url: Option<String>,
-    /// Where machines reach the machine config server; on the API's host where it is not said.
+    /// The URL of the machine config server; on the API server's host if it is not set.
     pub server_url: Option<String>,
-    /// Further names and addresses in the server's certificate.
+    /// Additional names and addresses in the server's certificate.
     pub server_names: Vec<String>,
     /// Whether there is a machine config server.
     pub server: bool,
-    /// The templates that every machine's config starts from.
+    /// The base templates of every machine's config.
     pub profile: TemplateProfile,
-    /// How many controllers there are; one of them leads.
+    /// The number of controllers; one of them is the leader.
     pub controller_replicas: u32,
-    /// What daemons do about changes by hand.
+    /// What daemons do about drift.
     pub drift: DriftPolicy,
-    /// The namespace of the Secrets with pointer configs; that of the system where it is not said.
+    /// The namespace of the Secrets with pointer configs; Machinist's namespace if it is not set.
     pub user_data_namespace: Option<String>,
-    /// How many seconds machines know a new CA before it is used.
+    /// How many seconds machines have a new CA before it is used.
     pub certificate_overlap: i64,
     /// The address of the cluster's DNS service, for the templates.
     pub cluster_dns_ip: Option<String>,
-    /// The Secret with the provisioning token of pointer configs; without one everyone is answered.
+    /// The Secret with the provisioning token of pointer configs; without one, all requests are
+    /// served.
     pub server_token: Option<String>,
-    /// Whether machines complete their first boot with the program that the server hands out.
+    /// Whether machines complete their first boot with the binary that the server provides.
     pub first_boot: bool,
-    /// Whether the secrets in configs are for enrolled machines alone.
+    /// Whether secrets in configs are sealed for enrolled machines.
     pub sealed: bool,
 }
 
-/// The key of the token in the Secret that `serverToken` names.
+/// The key of the token in the Secret that `serverToken` refers to.
 pub const TOKEN_KEY: &str = "token";
 
-/// Templates that come with Machinist.
+/// The templates that Machinist includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TemplateProfile {
-    /// None: machines get what people write, and nothing else.
+    /// No templates: machines get only what administrators write.
     #[default]
     None,
-    /// Next to nothing: role, proxy, certificates.
+    /// A minimum: role, proxy, certificates.
     Machine,
-    /// The kubelet and the container runtime too, for machines that are installed by us.
+    /// Also the kubelet and the container runtime, for machines that Machinist installs.
     Kubernetes,
 }
 
 impl TemplateProfile {
-    /// The word in flags and settings.
+    /// The value in flags and settings.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -92,21 +93,21 @@ impl Default for OperatorSettings {
     }
 }
 
-/// A setting that cannot be understood.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("ConfigMap {}: data.{key}: {problem}", super::SETTINGS_CONFIG_MAP)]
 pub struct OperatorSettingsError {
     /// The key.
     pub key: String,
-    /// What is wrong, and what to write instead.
+    /// The problem and the remedy.
     pub problem: String,
 }
 
 impl OperatorSettings {
-    /// Reads the data of the ConfigMap.
+    /// Parses the data of the ConfigMap.
     ///
     /// # Errors
-    /// A key is unknown or its value is none.
+    /// A key is unknown, or its value is invalid.
     pub fn read(data: &BTreeMap<String, String>) -> Result<Self, OperatorSettingsError> {
         let mut settings = Self::default();
         for (key, value) in data {
@@ -120,20 +121,20 @@ impl OperatorSettings {
         Ok(settings)
     }
 
-    /// Whether the server needs to see provisioning tokens or enrolments.
+    /// Whether the server needs access to provisioning tokens or enrolments.
     #[must_use]
     pub fn needs_access(&self) -> bool {
         self.server_token.is_some() || self.sealed
     }
 
-    /// What is wrong with the Secret that `serverToken` names, given that Secret, or null where there is none.
+    /// Checks the Secret that `serverToken` refers to; null if it does not exist.
     ///
     /// # Errors
-    /// It is not there, or holds no token.
+    /// The Secret does not exist, or holds no token.
     pub fn check_token(&self, secret: &Value) -> Result<(), OperatorSettingsError> {
         let Some(name) = &self.server_token else { return Ok(()) };
         let fault = match (secret.is_null(), secret["data"][TOKEN_KEY].as_str()) {
-            (true, _) => format!("there is no Secret {name}"),
+            (true, _) => format!("Secret {name} does not exist"),
             (false, None | Some("")) => format!("Secret {name} has no key {TOKEN_KEY}"),
             (false, Some(_)) => return Ok(()),
         };
@@ -171,10 +172,11 @@ impl OperatorSettings {
                 let is_name = value.bytes().all(|byte| {
                     byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte)
                 });
-                // What it is is not said: it may be a token, and this is read by many.
+                // The value is not repeated: it may be a token, and many people can read this
+                // message.
                 if !is_name || looks_like_token(value) {
                     return Err(
-                        "this is no name of a Secret: name the Secret that holds the token, never the token itself; if it was one, revoke it with machinist token revoke"
+                        "not the name of a Secret: set the name of the Secret that holds the token, never the token itself; if it was a token, revoke it with machinist token revoke"
                             .to_owned(),
                     );
                 }
@@ -182,7 +184,7 @@ impl OperatorSettings {
             }
             "firstBoot" if value == "join" => {
                 return Err(
-                    "in a Kubernetes the kubelet makes the Node and the daemon is a pod, so machines do not join by themselves: write true; for machines of a hub there is machinist server start --first-boot-join"
+                    "in a Kubernetes cluster the kubelet creates the Node and the daemon is a pod, so machines do not join by themselves: use true; for machines of a hub use machinist server start --first-boot-join"
                         .to_owned(),
                 );
             }
@@ -195,7 +197,8 @@ impl OperatorSettings {
             }
             "controllerReplicas" => {
                 let count = value.parse().ok().filter(|count| REPLICA_RANGE.contains(count));
-                let wrong = || format!("{value:?} is no number from 1 to {}", REPLICA_RANGE.end());
+                let wrong =
+                    || format!("{value:?} is not a number from 1 to {}", REPLICA_RANGE.end());
                 self.controller_replicas = count.ok_or_else(wrong)?;
             }
             "drift" => {
@@ -205,13 +208,13 @@ impl OperatorSettings {
             "userDataNamespace" => self.user_data_namespace = Some(value.to_owned()),
             "certificateOverlap" => {
                 let nanoseconds = duration::parse(value).filter(|time| *time >= 0);
-                let wrong = || format!("{value:?} is no duration; write 24h or 90m");
+                let wrong = || format!("{value:?} is not a duration; use 24h or 90m");
                 self.certificate_overlap = nanoseconds.ok_or_else(wrong)? / 1_000_000_000;
             }
             "clusterDNSIP" => self.cluster_dns_ip = Some(value.to_owned()),
             _ => {
                 return Err(
-                    "there is no such setting; see docs/install-kubernetes.md for all".to_owned()
+                    "unknown setting; docs/install-kubernetes.md lists all settings".to_owned()
                 );
             }
         }
@@ -224,7 +227,7 @@ fn is_https(url: &str) -> bool {
 }
 
 fn invalid_url_message(value: &str, port: u16) -> String {
-    format!("{value:?} is no address; write https://HOST:{port}")
+    format!("{value:?} is not an HTTPS URL; use https://HOST:{port}")
 }
 
 fn yes_or_no(value: &str) -> Result<bool, String> {
@@ -235,7 +238,7 @@ fn one_of<T: Copy>(value: &str, all: &[(&str, T)]) -> Result<T, String> {
     let found = all.iter().find(|(word, _)| *word == value).map(|(_, meant)| *meant);
     found.ok_or_else(|| {
         let words: Vec<&str> = all.iter().map(|(word, _)| *word).collect();
-        format!("{value:?} is none of {}", words.join(", "))
+        format!("{value:?} is not one of {}", words.join(", "))
     })
 }
 
@@ -250,13 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_has_a_default() {
+    fn every_setting_has_a_default() {
         assert_eq!(OperatorSettings::read(&BTreeMap::new()).unwrap(), OperatorSettings::default());
         assert_eq!(read("server", " ").unwrap(), OperatorSettings::default());
     }
 
     #[test]
-    fn values() {
+    fn valid_values_are_parsed() {
         assert!(!read("server", "false").unwrap().server);
         assert_eq!(read("profile", "machine").unwrap().profile, TemplateProfile::Machine);
         assert_eq!(read("controllerReplicas", "3").unwrap().controller_replicas, 3);
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_in_the_place_of_its_secret_is_not_repeated() {
+    fn a_token_instead_of_its_secret_is_not_repeated() {
         let token = crate::serve::provisioning_token::generate_token([7; 32]).text;
         for value in [token.as_str(), "Bearer abcdef.x"] {
             let error = read("serverToken", value).unwrap_err();
@@ -284,10 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_of_the_token_has_to_be_there() {
+    fn the_secret_of_the_token_must_exist() {
         let settings = read("serverToken", "pointer").unwrap();
         for (secret, fault) in [
-            (Value::Null, Some("there is no Secret pointer: machinist token create --all-pools")),
+            (
+                Value::Null,
+                Some("Secret pointer does not exist: machinist token create --all-pools"),
+            ),
             (json!({"data": {"other": "eA=="}}), Some("Secret pointer has no key token: ")),
             (json!({"data": {"token": ""}}), Some("Secret pointer has no key token: ")),
             (json!({"data": {"token": "eA=="}}), None),
@@ -304,18 +310,18 @@ mod tests {
     }
 
     #[test]
-    fn bad_ones_are_named_with_their_remedy() {
+    fn invalid_values_are_reported_with_their_remedy() {
         for (key, value, words) in [
-            ("apiServerURL", "api:6443", "write https://HOST:6443"),
-            ("serverURL", "http://a", "write https://HOST:22623"),
-            ("server", "maybe", "none of true, false"),
-            ("profile", "openshift", "none of none, machine, kubernetes"),
+            ("apiServerURL", "api:6443", "use https://HOST:6443"),
+            ("serverURL", "http://a", "use https://HOST:22623"),
+            ("server", "maybe", "not one of true, false"),
+            ("profile", "openshift", "not one of none, machine, kubernetes"),
             ("controllerReplicas", "0", "from 1 to 5"),
             ("certificateOverlap", "soon", "write 24h"),
-            ("replicas", "2", "no such setting"),
+            ("replicas", "2", "unknown setting"),
             ("firstBoot", "join", "machinist server start --first-boot-join"),
-            ("firstBoot", "yes", "none of true, false"),
-            ("sealed", "yes", "none of true, false"),
+            ("firstBoot", "yes", "not one of true, false"),
+            ("sealed", "yes", "not one of true, false"),
         ] {
             let error = read(key, value).unwrap_err();
             assert!(error.contains(words), "{error}");

@@ -247,7 +247,7 @@ fn reports_degraded(cluster: &Cluster) {
     wait_condition(
         cluster,
         "Degraded",
-        "True SettingsFailed: Failed to resync 1: ConfigMap machinist-settings: data.profile: \"openshift\" is none of",
+        "True SettingsFailed: Failed to resync 1: ConfigMap machinist-settings: data.profile: \"openshift\" is not one of",
     )
     .unwrap();
     wait_for_event(
@@ -296,7 +296,7 @@ fn server_auth_settings(cluster: &Cluster) {
     wait_condition(
         cluster,
         "Degraded",
-        "True SettingsFailed: Failed to resync 1: ConfigMap machinist-settings: data.serverToken: there is no Secret pointer",
+        "True SettingsFailed: Failed to resync 1: ConfigMap machinist-settings: data.serverToken: Secret pointer does not exist",
     )
     .unwrap();
     assert!(!arguments(cluster, "server").unwrap().contains("--require-token"));
@@ -372,7 +372,7 @@ fn upgrades(cluster: &Cluster) {
     wait_for_event(
         cluster,
         "DaemonSetUpdated",
-        &["machine-config-daemon was brought to release 2"],
+        &["machine-config-daemon was updated to release 2"],
     );
     wait_for_event(cluster, "OperatorVersionChanged", &["version changed to 2"]);
 }
