@@ -1,6 +1,6 @@
-//! What a change costs a running machine: nothing, a reload, a restart of a service, a drain, a
-//! reboot. The administrator's NodeDisruptionPolicy is merged over the policies of the system, and
-//! whatever no policy knows costs a reboot.
+//! How much a change disrupts a running machine: not at all, a reload or restart of a service, a
+//! drain, or a reboot. The administrator's NodeDisruptionPolicy is merged over the default
+//! policies. A change that no policy covers needs a reboot.
 
 mod registries;
 
@@ -21,10 +21,10 @@ use DisruptionActionType as Type;
 
 pub use registries::{REGISTRIES_CONF, drain_reason};
 
-/// What a change costs, and which files and units make it so.
+/// The actions that a change requires, and the files and units that cause them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Disruption {
-    /// What is done, in this order.
+    /// The actions, in this order.
     pub actions: Vec<DisruptionAction>,
     /// Files that were added, removed or changed, by path.
     pub files: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Disruption {
     pub units: Vec<String>,
 }
 
-/// What a change costs a machine under a policy that has the system's policies in it already.
+/// The actions for a change under a policy that already includes the default policies.
 #[must_use]
 pub fn disruption(
     change: &ConfigChange,
@@ -45,14 +45,14 @@ pub fn disruption(
     Disruption { actions, files, units }
 }
 
-/// The names under which two configs hold something different.
+/// The names whose entries differ between two configs.
 fn changed<T: PartialEq>(
     old: &Config,
     new: &Config,
     items: impl Fn(&Config) -> &[T],
     name: impl Fn(&T) -> &String,
 ) -> Vec<String> {
-    // Of entries with the same name the last one counts.
+    // The last entry with a name wins.
     let index = |config| -> std::collections::BTreeMap<String, &T> {
         items(config).iter().map(|item| (name(item).clone(), item)).collect()
     };
@@ -94,7 +94,7 @@ fn actions(
     simplify_actions(actions)
 }
 
-/// A reboot makes everything else needless; doing nothing is only worth saying alone.
+/// A reboot makes all other actions redundant; `None` only makes sense alone.
 pub(crate) fn simplify_actions(mut actions: Vec<DisruptionAction>) -> Vec<DisruptionAction> {
     let is = |action: &DisruptionAction, type_: Type| action.type_ == type_;
     if actions.iter().any(|action| is(action, Type::Reboot)) {
@@ -105,7 +105,7 @@ pub(crate) fn simplify_actions(mut actions: Vec<DisruptionAction>) -> Vec<Disrup
     if says_none && actions.is_empty() { vec![action(Type::None)] } else { actions }
 }
 
-/// The policy whose path is the file's own, or the longest folder above it.
+/// The policy for the file itself, or for the closest directory above it.
 fn closest_policy<'a>(
     path: &str,
     policies: &'a [FileDisruptionPolicy],
@@ -116,7 +116,7 @@ fn closest_policy<'a>(
                 .strip_prefix(&go_path::clean(&policy.path))
                 .is_some_and(|rest| rest.starts_with('/'))
     };
-    // The first of several that are equally long.
+    // The first of several with the same length.
     policies.iter().filter(covers).rev().max_by_key(|policy| policy.path.len())
 }
 
@@ -136,7 +136,7 @@ fn restart(name: &str) -> DisruptionAction {
     DisruptionAction { restart: service(name), ..action(Type::Restart) }
 }
 
-/// The policies of the system, before an administrator says anything.
+/// The default policies.
 #[must_use]
 pub fn system_policy() -> NodeDisruptionPolicy {
     let file = |path: &str, actions: Vec<DisruptionAction>| FileDisruptionPolicy {
@@ -186,8 +186,8 @@ pub fn system_policy() -> NodeDisruptionPolicy {
     }
 }
 
-/// The administrator's policy over that of the system: an entry for the same path or name takes
-/// its place, others come after it.
+/// The administrator's policy merged over the default one: an entry for the same path or name
+/// replaces the default entry, others are appended.
 #[must_use]
 pub fn with_system_policy(user: &NodeDisruptionPolicy) -> NodeDisruptionPolicy {
     let mut merged = system_policy();
@@ -231,9 +231,9 @@ mod tests {
         actions.iter().map(name).collect()
     }
 
-    /// The contract's worked examples: the system's policies and one of an administrator.
+    /// The documented examples: the default policies and one of an administrator.
     #[test]
-    fn what_changes_cost() {
+    fn each_change_requires_its_actions() {
         let user = NodeDisruptionPolicy {
             files: Some(vec![FileDisruptionPolicy {
                 path: "/etc/my".to_owned(),

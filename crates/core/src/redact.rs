@@ -1,7 +1,8 @@
-//! Objects that leave the house: everything that is or may be a secret is taken out of them.
+//! Redacts objects before they leave the cluster: removes everything that is or may be a secret.
 //!
-//! What is taken out leaves its size and a digest, so that two configs can still be told apart. The
-//! digest is keyed: nobody can find a short password by trying all of them.
+//! A placeholder with the size and a digest remains, so that two configs can still be
+//! distinguished. The digest is keyed, so that a short password cannot be found by trying all of
+//! them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,14 +13,14 @@ use crate::ignition::contents;
 use crate::ignition::schema::Resource;
 use crate::secrets::is_secret_file;
 
-/// The largest file that is looked into; a larger one is taken out.
+/// The largest file that is inspected; larger ones are redacted.
 const MAX_FILE_BYTES: u64 = 16 << 20;
-/// What kubectl and others keep whole objects in.
+/// Annotations in which kubectl and others store whole objects.
 const OBJECT_COPY_ANNOTATIONS: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "machinist.dev/last-applied-configuration",
 ];
-/// Parts of the names of fields whose text is a secret.
+/// Parts of field names whose values are secrets.
 const SECRET_FIELDS: [&str; 8] = [
     "password",
     "passwd",
@@ -30,29 +31,29 @@ const SECRET_FIELDS: [&str; 8] = [
     "credential",
     "cloudproviderconfig",
 ];
-/// What everyone may read on the machine is judged by its text.
+/// A world-readable mode, so that only the text decides.
 const WORLD_READABLE: Option<i64> = Some(0o644);
 
-/// Takes secrets out of objects.
+/// Removes secrets from objects.
 #[derive(Clone)]
 pub struct Redactor {
     key: Vec<u8>,
 }
 
 impl std::fmt::Debug for Redactor {
-    /// Leaves the key out.
+    /// Hides the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Redactor").finish_non_exhaustive()
     }
 }
 
 impl Redactor {
-    /// One whose digests nobody can make who does not have the key.
+    /// A redactor whose digests can only be computed with the key.
     pub fn new(key: impl Into<Vec<u8>>) -> Self {
         Self { key: key.into() }
     }
 
-    /// What is left of a secret.
+    /// The placeholder of a secret.
     #[must_use]
     pub fn placeholder(&self, bytes: &[u8]) -> String {
         let mut digest = Sha256::new();
@@ -63,7 +64,7 @@ impl Redactor {
         format!("<removed: {} bytes, digest {digest}>", bytes.len())
     }
 
-    /// Takes the secrets out of an object of the API.
+    /// Redacts an API object.
     pub fn redact_object(&self, object: &mut Value) {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
@@ -89,7 +90,7 @@ impl Redactor {
         self.redact_value("", object);
     }
 
-    /// Takes the lines of a log out that hold something like a secret.
+    /// Redacts log lines that contain something like a secret.
     #[must_use]
     pub fn redact_log(&self, text: &str) -> String {
         let line = |line: &str| match is_secret_text(line) {
@@ -99,7 +100,7 @@ impl Redactor {
         text.lines().map(|it| line(it) + "\n").collect()
     }
 
-    /// Takes the secrets out of an Ignition config, of any version.
+    /// Redacts an Ignition config of any version.
     fn redact_ignition(&self, config: &mut Value) {
         for file in items(config, "/storage/files") {
             let path = text(file, "path");
@@ -114,7 +115,7 @@ impl Redactor {
                 self.redact_all_strings(key);
             }
         }
-        // Whole configs in a config.
+        // Complete configs inside the config.
         for place in ["/ignition/config/merge", "/ignition/config/append"] {
             items(config, place).iter_mut().for_each(|inner| self.redact_all_strings(inner));
         }
@@ -132,7 +133,7 @@ impl Redactor {
         }
     }
 
-    /// The contents of a file, if they may be a secret.
+    /// Redacts the contents of a file if they may be a secret.
     fn redact_resource(&self, resource: &mut Value, path: &str, mode: Option<i64>) {
         let Some(source) = resource.get("source").and_then(Value::as_str).map(str::to_owned) else {
             return;
@@ -161,7 +162,7 @@ impl Redactor {
         }
     }
 
-    /// All texts below a value.
+    /// Redacts all strings below a value.
     fn redact_all_strings(&self, value: &mut Value) {
         match value {
             Value::String(text) if is_placeholder(text) => {}
@@ -174,7 +175,7 @@ impl Redactor {
         }
     }
 
-    /// Whatever looks like a secret below a value: by the name of its field, or by itself.
+    /// Redacts everything below a value that looks like a secret, by its field name or by its text.
     fn redact_value(&self, field: &str, value: &mut Value) {
         match value {
             Value::String(text) if is_placeholder(text) => {}
@@ -205,7 +206,7 @@ fn text(value: &Value, field: &str) -> String {
     value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Whether a text is what is left of a secret.
+/// Whether a text is a placeholder.
 fn is_placeholder(text: &str) -> bool {
     let inner = text.strip_prefix("<removed: ").and_then(|rest| rest.strip_suffix('>'));
     let parts = inner.and_then(|inner| inner.split_once(" bytes, digest "));
@@ -221,7 +222,7 @@ fn is_secret_field(name: &str) -> bool {
     name == "auth" || SECRET_FIELDS.iter().any(|part| name.contains(part))
 }
 
-/// Whether a text holds a key or the like, also as base64 or in a data URL.
+/// Whether a text contains a key or the like, also as base64 or in a data URL.
 fn is_secret_text(text: &str) -> bool {
     let is_secret = |bytes: &[u8]| is_secret_file("", WORLD_READABLE, bytes);
     let resource = || Resource { source: Some(text.to_owned()), ..Resource::default() };
@@ -231,14 +232,14 @@ fn is_secret_text(text: &str) -> bool {
             && contents::decode(&resource(), MAX_FILE_BYTES).is_ok_and(|bytes| is_secret(&bytes)))
 }
 
-/// A URL without what only its owner may know: name and password, query.
+/// A URL without user information and query.
 fn without_query(url: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     let rest = if end < url.len() { "?<removed>" } else { "" };
     without_credentials(&url[..end]) + rest
 }
 
-/// A text whose URLs have no names and passwords.
+/// A text whose URLs have no user information.
 fn without_credentials(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,6 +1,6 @@
-//! What must never be shown: pull secrets, keys, tokens, password hashes.
+//! Recognizes what must never be displayed: pull secrets, keys, tokens, password hashes.
 
-/// Places that hold secrets on machines of every kind.
+/// Paths that hold secrets on any machine.
 const SECRET_PATHS: [&str; 8] = [
     "/var/lib/kubelet/config.json",
     "/etc/kubernetes/kubeconfig",
@@ -12,11 +12,11 @@ const SECRET_PATHS: [&str; 8] = [
     "/etc/ignition-machine-config-encapsulated.json",
 ];
 
-/// Endings of files that hold keys.
+/// Suffixes of key files.
 const SECRET_FILE_SUFFIXES: [&str; 7] =
     [".key", ".kubeconfig", ".p12", ".pfx", ".keytab", ".dockerconfigjson", "pull-secret"];
 
-/// Words in a file that give it away.
+/// Texts that identify a secret.
 const SECRET_MARKERS: [&str; 9] = [
     "PRIVATE KEY-----",
     "\"auths\"",
@@ -29,8 +29,8 @@ const SECRET_MARKERS: [&str; 9] = [
     "password=",
 ];
 
-/// Whether the contents of a file must not be shown: it is a known place, it holds what looks
-/// like a key or a token, or it is not for everyone to read on the machine either.
+/// Whether the contents of a file must not be displayed: it has a known path, it contains what
+/// looks like a key or a token, or it is not world-readable on the machine either.
 #[must_use]
 pub fn is_secret_file(path: &str, mode: Option<i64>, contents: &[u8]) -> bool {
     let everyone_may_read = mode.is_none_or(|mode| mode & 0o004 != 0);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_known_by_place_permission_and_content() {
+    fn secrets_are_recognized_by_path_mode_and_content() {
         for (path, mode, contents, expected) in [
             ("/etc/motd", Some(0o644), "hello", false),
             ("/etc/motd", None, "hello", false),

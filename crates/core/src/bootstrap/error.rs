@@ -1,40 +1,40 @@
-//! Why a first control plane cannot be started.
+//! Why bootstrap manifests cannot be rendered.
 
 use crate::api::names::object;
 use crate::generated_config::GenerateError;
 
-/// Why a first control plane cannot be started: which object, where in it, and what to do.
+/// Why bootstrap manifests cannot be rendered: the object, the field, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BootstrapError {
-    /// There are no facts to fill the templates in with.
+    /// The facts for the templates are missing.
     #[error(
-        "ControllerConfig {} is not among the manifests: templates cannot be filled in without it; add its manifest",
+        "ControllerConfig {} is missing: the templates cannot be rendered without it; add its manifest",
         object::CONTROLLER_CONFIG
     )]
     NoControllerConfig,
     /// No pool is left.
     #[error(
-        "no MachineConfigPool has any MachineConfig: the templates make none for the roles master and worker; add MachineConfigs, or use other templates"
+        "no MachineConfigPool has any MachineConfig: the templates define none for the roles master and worker; add MachineConfigs, or use other templates"
     )]
     NoPools,
-    /// A pool whose name no object can have.
+    /// A pool with an invalid name.
     #[error(
-        "MachineConfigPool {0:?}: metadata.name: not a name (use lower case letters, digits, '-' and '.', beginning and ending with a letter or digit)"
+        "MachineConfigPool {0:?}: metadata.name: invalid (use lower case letters, digits, '-' and '.', beginning and ending with a letter or digit)"
     )]
     InvalidPoolName(String),
-    /// The same pool twice, and neither comes with every system.
-    #[error("MachineConfigPool {name} is given twice: in {first} and in {second}; remove one")]
+    /// A pool is declared twice, and neither declaration is the built-in one.
+    #[error("MachineConfigPool {name} is declared twice: in {first} and in {second}; remove one")]
     DuplicatePool {
         /// The pool.
         name: String,
-        /// Where it is.
+        /// The first file.
         first: String,
-        /// Where it is once more.
+        /// The second file.
         second: String,
     },
     /// More than one settings object for a pool.
     #[error(
-        "{kind} {}: spec.machineConfigPoolSelector: all of them are for MachineConfigPool {pool}, and which one counts is decided by their age, which they do not have yet; keep one, or create the others once the cluster is there",
+        "{kind} {}: spec.machineConfigPoolSelector: all of them select MachineConfigPool {pool}; the youngest one would apply, but before they are created they have no age; keep one, or create the others once the cluster exists",
         names.join(", ")
     )]
     MultipleSettings {
@@ -45,7 +45,7 @@ pub enum BootstrapError {
         /// Their names.
         names: Vec<String>,
     },
-    /// An object that nothing can be generated from.
+    /// An object from which nothing can be generated.
     #[error(transparent)]
     Generate(#[from] GenerateError),
     /// A pool that cannot be rendered.
@@ -53,7 +53,7 @@ pub enum BootstrapError {
     Render {
         /// The pool.
         pool: String,
-        /// Why.
+        /// The reason.
         error: String,
     },
 }

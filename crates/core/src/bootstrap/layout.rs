@@ -1,5 +1,4 @@
-//! Where everything goes: the folder that `machinist server bootstrap` serves from, and the real
-//! system's server as well.
+//! The directory layout that `machinist server bootstrap` and MCO's server read.
 
 use kube::ResourceExt as _;
 use serde::Serialize;
@@ -8,23 +7,23 @@ use super::BootstrapOutput;
 use crate::api::names::object;
 use crate::go::yaml::to_go_yaml;
 
-/// The folders that are ours, in the order in which they have to be written: whoever reads a pool
-/// finds what it points at.
+/// The directories, in the order in which they must be written: a reader of a pool finds the config
+/// that it points to.
 pub const DIRECTORIES: [&str; 4] =
     ["machine-configs", "controller-config", "api-server", "machine-pools"];
 
-/// A file of the folder.
+/// A file in one of these directories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BootstrapFile {
-    /// Which of [`FOLDERS`] it is in.
+    /// One of [`DIRECTORIES`].
     pub directory: &'static str,
-    /// Its name there.
+    /// The file name.
     pub name: String,
-    /// What is in it.
+    /// The contents.
     pub text: String,
 }
 
-/// The files, in the order in which they have to be written.
+/// The files, in the order in which they must be written.
 #[must_use]
 pub fn files(made: &BootstrapOutput) -> Vec<BootstrapFile> {
     let [configs, facts, api_server, pools] = DIRECTORIES;
@@ -36,12 +35,12 @@ pub fn files(made: &BootstrapOutput) -> Vec<BootstrapFile> {
     files
 }
 
-fn file(folder: &'static str, name: &str, object: &impl Serialize) -> BootstrapFile {
+fn file(directory: &'static str, name: &str, object: &impl Serialize) -> BootstrapFile {
     let value = serde_json::to_value(object).unwrap_or_default();
-    BootstrapFile { directory: folder, name: format!("{name}.yaml"), text: to_go_yaml(&value) }
+    BootstrapFile { directory, name: format!("{name}.yaml"), text: to_go_yaml(&value) }
 }
 
-/// Whether a name can be that of an object, and so of a file.
+/// Whether a name is valid for an object, and so for a file.
 pub(super) fn is_object_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let ends = |byte: Option<u8>| byte.is_some_and(plain);

@@ -1,11 +1,12 @@
-//! The first control plane: what its machines get before there is an API to ask.
+//! Bootstrap of the first control plane: the configs of its machines before there is an API server.
 //!
 //! ```text
 //! manifests + templates ─ generate ─► MachineConfigs ─ render ─► pools and rendered configs ─ layout ─► files
 //! ```
 //!
-//! The generators and the renderer are those of the controller, so the names are the ones that it
-//! gives once the cluster is there: a machine that boots with the one finds the other.
+//! The generators and the renderer are those of the controller, so the rendered configs have the
+//! names that the controller gives them later: a machine that booted with one finds it in the API
+//! server.
 
 mod error;
 mod layout;
@@ -34,26 +35,26 @@ use crate::generated_config::reconcile::is_generated;
 use crate::render::{ImageSources, MAX_RENDERED_BYTES, RenderError, render};
 use crate::{container_runtime, kubelet};
 
-/// Everything that a first control plane starts from.
+/// The result of a bootstrap.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BootstrapOutput {
-    /// The pools, each pointing at its rendered config.
+    /// The pools, each pointing to its rendered config.
     pub pools: Vec<MachineConfigPool>,
     /// The rendered configs.
     pub rendered: Vec<MachineConfig>,
-    /// The facts that they were made with.
+    /// The facts that they were rendered with.
     pub controller_config: ControllerConfig,
-    /// The settings of the API server, where there are any: its TLS profile is the server's.
+    /// The settings of the API server, if there are any: the server uses its TLS profile.
     pub api_server: Option<APIServer>,
-    /// What is odd but no error.
+    /// Problems that are not errors.
     pub warnings: Vec<String>,
 }
 
-/// Renders all pools from what they are declared with, as the controller named by `version` does.
-/// A pool that comes with every system and that nothing was declared for is left out.
+/// Renders all pools from their manifests, as a controller with this `version` does. A built-in
+/// pool without MachineConfigs is omitted.
 ///
 /// # Errors
-/// All that is wrong with the inputs.
+/// All problems of the inputs.
 pub fn bootstrap(
     sources: &GenerateSources<'_>,
     streams: Option<&OSImageStream>,
@@ -65,7 +66,7 @@ pub fn bootstrap(
     let controller_config = base.inputs.controller_config;
     let mut errors = invalid_names(sources);
     errors.extend(conflicting_settings(sources));
-    // What generators made once they make anew; in a cluster it would be replaced.
+    // Generated configs are generated again; in a cluster the controller would replace them.
     let mut sources = sources.clone();
     sources.machine_configs.retain(|config| !is_generated(config));
     let made = generate(&sources);
@@ -81,7 +82,7 @@ pub fn bootstrap(
         sources.machine_configs.iter().partition(|config| names.contains(&config.name_any()));
     warnings.extend(replaced.iter().map(|config| {
         format!(
-            "MachineConfig {}: what is generated under this name takes its place; give yours another",
+            "MachineConfig {}: replaced by a generated MachineConfig of the same name; rename yours",
             config.name_any()
         )
     }));
@@ -147,15 +148,15 @@ fn rendered_pool(
     let size = serde_json::to_vec(&object).map(|bytes| bytes.len()).unwrap_or_default();
     if size > MAX_RENDERED_BYTES / 5 * 4 {
         let name = object.name_any();
-        warnings.push(format!("{name} has {size} of at most {MAX_RENDERED_BYTES} bytes"));
+        warnings.push(format!("MachineConfig {name}: its size of {size} bytes is close to the limit of {MAX_RENDERED_BYTES}"));
     }
     pool.spec.configuration = Some(configuration.clone());
-    // Nobody has anything else yet: the machines that are about to come will have this.
+    // New machines start with this config, so it is also the current one.
     pool.status.get_or_insert_default().configuration = Some(configuration);
     Ok((pool, object))
 }
 
-/// An object as somebody writes it: without what a cluster that it may come from put into it.
+/// An object without the fields that an API server added.
 fn without_server_fields<K: Resource + Clone>(object: &K) -> K {
     let mut object = object.clone();
     let meta = object.meta_mut();
@@ -177,14 +178,14 @@ fn reference(name: &str) -> ObjectReference {
     }
 }
 
-/// Names become the names of files.
+/// Names become file names.
 fn invalid_names(sources: &GenerateSources<'_>) -> Vec<BootstrapError> {
     let names = sources.pools.iter().map(|pool| pool.name_any());
     let wrong = names.filter(|name| !layout::is_object_name(name));
     wrong.map(BootstrapError::InvalidPoolName).collect()
 }
 
-/// Of several settings objects for a pool the youngest counts; before they are created, none is.
+/// Of several settings objects for a pool the youngest applies; before they are created, none is.
 fn conflicting_settings(sources: &GenerateSources<'_>) -> Vec<BootstrapError> {
     let kubelets = sources.kubelet_configs.iter().map(|config: &&KubeletConfig| NamedSource {
         metadata: &config.metadata,
@@ -211,7 +212,7 @@ fn conflicting_settings_of<'a>(
 ) -> Vec<BootstrapError> {
     let mut by_pool: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for member in members {
-        // A selector that is wrong is told by the generator.
+        // The generator reports invalid selectors.
         for pool in family.pools(&member, &sources.pools).unwrap_or_default() {
             let names = by_pool.entry(pool.name_any()).or_default();
             names.push(member.metadata.name.clone().unwrap_or_default());

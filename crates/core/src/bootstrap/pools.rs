@@ -1,4 +1,4 @@
-//! Which pools there are: those that are declared, and those that come with every system.
+//! Which pools there are: the declared ones, and the built-in ones.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::api::names::object::{POOL_ARBITER, POOL_MASTER, POOL_WORKER};
 use crate::api::names::{GROUP, label};
 use crate::api::{ControllerConfig, MachineConfigPool, Nullable};
 
-/// A pool, and where it was declared.
+/// A pool, and the file that declares it.
 pub type DeclaredPool = (MachineConfigPool, String);
 
-/// The pools of a system: of those that are declared twice, the one of an administrator rather than
-/// the one that comes with every system; and those that come with it where nobody declared them.
+/// Merges declared and built-in pools. If a pool is declared twice, an administrator's declaration
+/// wins over the built-in one. Missing built-in pools are added.
 ///
 /// # Errors
-/// A pool is declared twice, and it would be a guess which one counts.
+/// A pool is declared twice, and neither declaration is the built-in one.
 pub fn choose_pools(
     declared: Vec<DeclaredPool>,
     controller_config: Option<&ControllerConfig>,
@@ -52,14 +52,14 @@ pub fn choose_pools(
     Ok(chosen.into_values().map(|(pool, _)| pool).collect())
 }
 
-/// Whether a cluster has machines that only help the control plane to a majority.
+/// Whether a cluster has arbiter machines.
 fn has_arbiters(controller_config: &ControllerConfig) -> bool {
     let Nullable::Set(infra) = &controller_config.spec.infra else { return false };
     let infra = serde_json::to_value(infra).unwrap_or_default();
     infra.pointer("/status/controlPlaneTopology").is_some_and(|it| it == "HighlyAvailableArbiter")
 }
 
-/// A pool as it comes with every system.
+/// A built-in pool.
 #[must_use]
 pub fn built_in_pool(name: &str) -> MachineConfigPool {
     let select = |key: &str, value: &str| json!({"matchLabels": {key: value}});
@@ -78,11 +78,11 @@ pub fn built_in_pool(name: &str) -> MachineConfigPool {
     serde_json::from_value(pool).unwrap_or_default()
 }
 
-/// Whether a pool is as it comes with every system.
+/// Whether a pool equals the built-in one.
 pub(super) fn is_built_in(pool: &MachineConfigPool) -> bool {
     let name = pool.name_any();
     let mut spec = pool.spec.clone();
-    // The installer's manifests say it, and mean nothing by it.
+    // The installer's manifests set this, but it has no meaning.
     spec.configuration = None;
     [POOL_MASTER, POOL_WORKER, POOL_ARBITER].contains(&name.as_str())
         && pool.labels().contains_key(label::MCO_BUILT_IN)

@@ -1,4 +1,4 @@
-//! The pull secret, as people keep it in a file: the Secret of Kubernetes, or what is in one.
+//! Reads a pull secret from a file: a Kubernetes Secret, or the JSON in one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,32 +8,32 @@ use serde_json::Value;
 const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
 const DOCKER_CONFIG_KEY: &str = ".dockerconfigjson";
 
-/// Why a file holds no pull secret. What it holds is never shown.
+/// Why a file holds no pull secret. Its contents are never shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PullSecretError {
     /// A Secret of another type.
     #[error(
-        "type: expected secret type {DOCKER_CONFIG} found {0}; make it with `kubectl create secret docker-registry`"
+        "type: expected secret type {DOCKER_CONFIG} found {0}; create it with `kubectl create secret docker-registry`"
     )]
     WrongType(String),
-    /// A Secret without it.
+    /// A Secret without a pull secret.
     #[error(
-        "data: there is no {DOCKER_CONFIG_KEY}; make it with `kubectl create secret docker-registry`"
+        "data.{DOCKER_CONFIG_KEY}: missing; create it with `kubectl create secret docker-registry`"
     )]
     MissingKey,
-    /// Bytes that are none.
+    /// The value is not base64.
     #[error("data.{DOCKER_CONFIG_KEY}: not base64; use stringData for plain text")]
     Base64,
     /// Something else.
-    #[error("it is neither a Secret of type {DOCKER_CONFIG} nor JSON with \"auths\"")]
+    #[error("neither a Secret of type {DOCKER_CONFIG} nor JSON with \"auths\"")]
     NotAPullSecret,
 }
 
-/// The pull secret in an object: a Secret, or the JSON with `auths` itself. `text` is the file that it
-/// was read from: what is no Secret is passed on as it stands.
+/// The pull secret in an object: a Secret, or the JSON with `auths` itself. `text` is the file that
+/// it was read from; JSON that is not a Secret is returned unchanged.
 ///
 /// # Errors
-/// The object holds none.
+/// The object holds no pull secret.
 pub fn pull_secret(object: &Value, text: &str) -> Result<Vec<u8>, PullSecretError> {
     if object.get("auths").is_some_and(Value::is_object) {
         return Ok(text.as_bytes().to_vec());

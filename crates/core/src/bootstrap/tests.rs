@@ -1,4 +1,4 @@
-//! Bootstrap: layouts, names, and input that is no good.
+//! Bootstrap: layout, names, and invalid input.
 
 use std::collections::BTreeMap;
 
@@ -111,11 +111,11 @@ fn names(made: &BootstrapOutput) -> Vec<String> {
 }
 
 #[test]
-fn pools_point_at_configs_that_are_there() {
-    let mut world = BootstrapInputs::new();
-    world.pools.push(pool("infra", &["worker", "infra"]));
-    world.kubelets.push(kubelet_config("more-pods", 220));
-    let made = world.bootstrap();
+fn pools_point_to_existing_configs() {
+    let mut inputs = BootstrapInputs::new();
+    inputs.pools.push(pool("infra", &["worker", "infra"]));
+    inputs.kubelets.push(kubelet_config("more-pods", 220));
+    let made = inputs.bootstrap();
     let files = files(&made);
     let paths: Vec<String> =
         files.iter().map(|it| format!("{}/{}", it.directory, it.name)).collect();
@@ -131,43 +131,43 @@ fn pools_point_at_configs_that_are_there() {
     assert_eq!(made.pools.len(), 3);
     assert!(paths.contains(&"controller-config/machine-config-controller.yaml".to_owned()));
     assert!(!paths.iter().any(|path| path.starts_with("api-server")));
-    // Whatever a pool points at is written before it.
+    // The config that a pool points to is written before the pool.
     assert!(files.is_sorted_by_key(|file| DIRECTORIES.iter().position(|it| *it == file.directory)));
-    // Only what the pool selects is a source of it, unlike in the real system.
+    // Only selected MachineConfigs are sources of a pool, unlike in MCO.
     let source = made.pools[0].spec.configuration.as_ref().unwrap().source.as_ref().unwrap();
     let source: Vec<&str> = source.iter().filter_map(|it| it.name.as_deref()).collect();
     assert!(source.iter().all(|name| name.contains("master")), "{source:?}");
 }
 
 #[test]
-fn what_a_cluster_wrote_into_objects_does_not_count() {
-    let mut world = BootstrapInputs::new();
-    let expected = names(&world.bootstrap());
-    for pool in &mut world.pools {
+fn server_fields_of_objects_are_ignored() {
+    let mut inputs = BootstrapInputs::new();
+    let expected = names(&inputs.bootstrap());
+    for pool in &mut inputs.pools {
         pool.metadata.uid = Some("u".to_owned());
         pool.metadata.resource_version = Some("7".to_owned());
         pool.spec.configuration =
             Some(PoolConfiguration { name: Some("old".to_owned()), ..Default::default() });
     }
-    // A rendered or generated config of an earlier day is made anew.
+    // An old rendered or generated config is rendered again.
     let mut stale = machine_config("99-worker-generated-kubelet", "worker", "old");
     let key = crate::api::names::annotation::GENERATED_BY_CONTROLLER_VERSION;
     stale.annotations_mut().insert(key.to_owned(), "v0".to_owned());
-    world.configs.push(stale);
-    let made = world.bootstrap();
+    inputs.configs.push(stale);
+    let made = inputs.bootstrap();
     assert_eq!(names(&made), expected);
     assert_eq!(made.pools[0].metadata.uid, None);
     assert_eq!(made.rendered[0].metadata.owner_references, None);
 }
 
 #[test]
-fn what_is_generated_takes_the_place_of_what_has_its_name() {
-    let mut world = BootstrapInputs::new();
-    world.configs.push(machine_config("00-worker", "worker", "mine"));
-    let made = world.bootstrap();
+fn a_generated_config_replaces_one_of_the_same_name() {
+    let mut inputs = BootstrapInputs::new();
+    inputs.configs.push(machine_config("00-worker", "worker", "mine"));
+    let made = inputs.bootstrap();
     assert!(made.warnings[0].contains("MachineConfig 00-worker"), "{:?}", made.warnings);
-    world.configs.pop();
-    assert_eq!(names(&made), names(&world.bootstrap()));
+    inputs.configs.pop();
+    assert_eq!(names(&made), names(&inputs.bootstrap()));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn each_mistake_names_object_field_and_remedy() {
     type Mutation = fn(&mut BootstrapInputs);
     let cases: [(Mutation, &[&str]); 6] = [
         (
-            |world| world.kubelets = vec![kubelet_config("a", 1), kubelet_config("b", 2)],
+            |inputs| inputs.kubelets = vec![kubelet_config("a", 1), kubelet_config("b", 2)],
             &[
                 "KubeletConfig a, b",
                 "spec.machineConfigPoolSelector",
@@ -184,15 +184,15 @@ fn each_mistake_names_object_field_and_remedy() {
             ],
         ),
         (
-            |world| world.kubelets = vec![kubelet_config("a", -1), kubelet_config("b", 2)],
+            |inputs| inputs.kubelets = vec![kubelet_config("a", -1), kubelet_config("b", 2)],
             &["KubeletConfig a, b"],
         ),
         (
-            |world| world.pools.push(pool("../up", &["worker"])),
+            |inputs| inputs.pools.push(pool("../up", &["worker"])),
             &["MachineConfigPool \"../up\"", "metadata.name"],
         ),
         (
-            |world| world.pools.push(pool("lonely", &["lonely"])),
+            |inputs| inputs.pools.push(pool("lonely", &["lonely"])),
             &[
                 "MachineConfigPool lonely",
                 "couldn't find any MachineConfigs",
@@ -200,21 +200,21 @@ fn each_mistake_names_object_field_and_remedy() {
             ],
         ),
         (
-            |world| world.configs[0].spec.kernel_type = Some("odd".to_owned()),
+            |inputs| inputs.configs[0].spec.kernel_type = Some("odd".to_owned()),
             &["MachineConfigPool worker", "MachineConfig 50-mine", "spec.kernelType", "realtime"],
         ),
         (
-            |world| {
-                world.facts =
+            |inputs| {
+                inputs.facts =
                     object("ControllerConfig", "machine-config-controller", &json!({"spec": {}}));
             },
             &["ControllerConfig machine-config-controller"],
         ),
     ];
     for (spoil, parts) in cases {
-        let mut world = BootstrapInputs::new();
-        spoil(&mut world);
-        let refusal = world.expect_error();
+        let mut inputs = BootstrapInputs::new();
+        spoil(&mut inputs);
+        let refusal = inputs.expect_error();
         for part in parts {
             assert!(refusal.contains(part), "{part} is not in {refusal}");
         }
@@ -224,7 +224,7 @@ fn each_mistake_names_object_field_and_remedy() {
 }
 
 #[test]
-fn pools_that_are_declared_twice() {
+fn an_administrators_pool_wins_over_a_built_in_one() {
     let at = |pool: &MachineConfigPool, origin: &str| (pool.clone(), origin.to_owned());
     let own = {
         let mut own = built_in_pool("worker");
@@ -262,7 +262,7 @@ fn pools_that_are_declared_twice() {
 }
 
 #[test]
-fn pull_secrets_in_files() {
+fn pull_secrets_are_read_from_files() {
     let type_ = "kubernetes.io/dockerconfigjson";
     let docker = "{\"auths\": {}}";
     let secret = |type_: &str, field: &str, value: &str| json!({"kind": "Secret", "type": type_, field: {".dockerconfigjson": value}});
@@ -275,7 +275,7 @@ fn pull_secrets_in_files() {
             Err("expected secret type kubernetes.io/dockerconfigjson found Opaque"),
         ),
         (secret(type_, "data", "{hunter2}"), Err("not base64")),
-        (json!({"kind": "Secret", "type": type_}), Err("there is no .dockerconfigjson")),
+        (json!({"kind": "Secret", "type": type_}), Err("data..dockerconfigjson: missing")),
         (json!({"kind": "ConfigMap"}), Err("neither a Secret")),
         (Value::Null, Err("neither a Secret")),
     ] {
@@ -293,18 +293,18 @@ fn pull_secrets_in_files() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
-    /// The order of the manifests says nothing, and every run says the same.
+    /// The order of the manifests does not matter, and every run gives the same result.
     #[test]
     fn the_order_of_manifests_does_not_matter(order in Just((0..6usize).collect::<Vec<_>>()).prop_shuffle()) {
-        let mut world = BootstrapInputs::new();
-        world.pools.push(pool("infra", &["worker", "infra"]));
+        let mut inputs = BootstrapInputs::new();
+        inputs.pools.push(pool("infra", &["worker", "infra"]));
         let all: Vec<MachineConfig> = (0..6)
             .map(|n| machine_config(&format!("5{n}-x"), if n % 2 == 0 { "worker" } else { "infra" }, &n.to_string()))
             .collect();
-        world.configs.clone_from(&all);
-        let expected = files(&world.bootstrap());
-        world.configs = order.iter().map(|n| all[*n].clone()).collect();
-        prop_assert_eq!(files(&world.bootstrap()), expected);
+        inputs.configs.clone_from(&all);
+        let expected = files(&inputs.bootstrap());
+        inputs.configs = order.iter().map(|n| all[*n].clone()).collect();
+        prop_assert_eq!(files(&inputs.bootstrap()), expected);
     }
 }
 
@@ -316,11 +316,11 @@ fn pools_get_the_images_of_their_streams() {
         "status": {"defaultStream": "nine", "availableStreams": [stream("nine"), stream("ten")]},
     });
     let streams: OSImageStream = object("OSImageStream", "cluster", &rest);
-    let mut world = BootstrapInputs::new();
-    world.pools.push(pool("infra", &["worker", "infra"]));
-    let worker = world.pools.iter_mut().find(|pool| pool.name_any() == "worker").unwrap();
+    let mut inputs = BootstrapInputs::new();
+    inputs.pools.push(pool("infra", &["worker", "infra"]));
+    let worker = inputs.pools.iter_mut().find(|pool| pool.name_any() == "worker").unwrap();
     worker.spec.os_image_stream.get_or_insert_default().name = "ten".to_owned();
-    let made = bootstrap(&world.sources(), Some(&streams), "v1").unwrap();
+    let made = bootstrap(&inputs.sources(), Some(&streams), "v1").unwrap();
     for (pool, config) in made.pools.iter().zip(&made.rendered) {
         let expected = if pool.name_any() == "master" { "q.io/nine" } else { "q.io/ten" };
         assert_eq!(config.spec.os_image_url.as_deref(), Some(expected), "{}", pool.name_any());

@@ -1,11 +1,10 @@
-//! What differs between two configs, as data: files, units, drop-ins, users, kernel arguments,
-//! OS image and the rest. Secrets are never part of it.
+//! The differences between two configs, as data: files, units, drop-ins, users, kernel arguments,
+//! OS image and more. Never contains secrets.
 
 mod text;
+mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
-
-use serde::Serialize;
 
 use crate::api::{MachineConfig, MachineConfigSpec};
 use crate::ignition::schema::{Config, File, PasswdUser, Unit};
@@ -14,161 +13,16 @@ use crate::reconcile_check::ConfigChange;
 use crate::secrets;
 
 pub use text::{DiffLine, DiffLineKind, line_diff};
+pub use types::{
+    ChangeFlags, ChangeKind, ConfigDiff, ContentChange, ItemChange, ListChange, ShownContents,
+    ValueChange,
+};
 
 /// Contents larger than this are compared by digest only.
 const MAX_SHOWN_BYTES: u64 = 1 << 20;
 
-/// Whether something came, went or changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ChangeKind {
-    /// It was not there before.
-    Added,
-    /// It is not there any more.
-    Removed,
-    /// It is there, but different.
-    Changed,
-}
-
-/// Contents of a file or unit, as far as they can be shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "shown", rename_all = "camelCase")]
-pub enum ShownContents {
-    /// There is none.
-    Nothing,
-    /// Text.
-    Text {
-        /// The text.
-        text: String,
-    },
-    /// Bytes that are not text, or too many of them.
-    Binary {
-        /// How many.
-        size: usize,
-        /// Their SHA-256.
-        sha256: String,
-    },
-    /// They must not be shown.
-    Secret,
-    /// They are fetched from elsewhere, or cannot be decoded.
-    Undecodable {
-        /// Why.
-        reason: String,
-    },
-}
-
-/// A change of contents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ContentChange {
-    /// Before.
-    pub old: ShownContents,
-    /// After.
-    pub new: ShownContents,
-}
-
-/// A change of one value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ValueChange {
-    /// Before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub old: Option<String>,
-    /// After.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub new: Option<String>,
-}
-
-/// A file or unit that differs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ItemChange {
-    /// Its path or name (a drop-in is `unit/drop-in`).
-    pub name: String,
-    /// What happened to it.
-    pub verb: ChangeKind,
-    /// Its contents, where they differ.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub contents: Option<ContentChange>,
-    /// Its other fields that differ.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub fields: BTreeMap<String, ValueChange>,
-}
-
-/// Lines that came and went in a list.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct ListChange {
-    /// Entries that are new.
-    pub added: Vec<String>,
-    /// Entries that are gone.
-    pub removed: Vec<String>,
-    /// Whether the same entries only stand in another order.
-    pub reordered: bool,
-}
-
-/// The flags by which the real daemon tells what kinds of things changed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ChangeFlags {
-    /// The OS image.
-    pub os_update: bool,
-    /// Kernel arguments.
-    pub kargs: bool,
-    /// FIPS mode.
-    pub fips: bool,
-    /// Users, keys, passwords.
-    pub passwd: bool,
-    /// Files.
-    pub files: bool,
-    /// Units and drop-ins.
-    pub units: bool,
-    /// The kernel.
-    pub kernel_type: bool,
-    /// Extensions.
-    pub extensions: bool,
-}
-
-/// Everything that differs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ConfigDiff {
-    /// What kinds of things changed.
-    pub flags: ChangeFlags,
-    /// Files.
-    pub files: Vec<ItemChange>,
-    /// Units.
-    pub units: Vec<ItemChange>,
-    /// Drop-ins.
-    pub dropins: Vec<ItemChange>,
-    /// Users.
-    pub users: Vec<ItemChange>,
-    /// SSH keys of `core`.
-    pub ssh_keys: ListChange,
-    /// Kernel arguments.
-    pub kernel_arguments: ListChange,
-    /// Extensions.
-    pub extensions: ListChange,
-    /// OS image, kernel type, FIPS and other plain fields.
-    pub fields: BTreeMap<String, ValueChange>,
-    /// Other sections of the Ignition config that differ (no machine changes them in place).
-    pub other_sections: Vec<&'static str>,
-}
-
-impl ConfigDiff {
-    /// Whether nothing differs.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty()
-            && self.units.is_empty()
-            && self.dropins.is_empty()
-            && self.users.is_empty()
-            && self.ssh_keys == ListChange::default()
-            && self.kernel_arguments == ListChange::default()
-            && self.extensions == ListChange::default()
-            && self.fields.is_empty()
-            && self.other_sections.is_empty()
-    }
-}
-
-/// Reads the Ignition configs of two MachineConfigs, whether or not one may follow the other.
-/// `None` where one of them cannot be read.
+/// Parses the Ignition configs of two MachineConfigs, whether or not one may follow the other.
+/// `None` if one of them is invalid.
 #[must_use]
 pub fn parse_both(old: &MachineConfig, new: &MachineConfig) -> Option<ConfigChange> {
     let read = |machine_config: &MachineConfig| match &machine_config.spec.config {
@@ -178,7 +32,7 @@ pub fn parse_both(old: &MachineConfig, new: &MachineConfig) -> Option<ConfigChan
     Some(ConfigChange { old: read(old)?, new: read(new)? })
 }
 
-/// What differs between two MachineConfigs whose Ignition configs have been read.
+/// The differences between two MachineConfigs with parsed Ignition configs.
 #[must_use]
 pub fn diff(old: &MachineConfig, new: &MachineConfig, change: &ConfigChange) -> ConfigDiff {
     let (from, to) = (&change.old, &change.new);
@@ -226,7 +80,7 @@ fn flags(
     }
 }
 
-/// Pairs what two lists have under the same name, in the order of the names.
+/// Pairs the entries of two lists by name, in the order of the names.
 fn pair_by_name<'a, T>(
     old: &'a [T],
     new: &'a [T],
@@ -270,7 +124,7 @@ fn files(from: &Config, to: &Config) -> Vec<ItemChange> {
             .filter(|change| secret || change.old != change.new || verb != ChangeKind::Changed);
         let mut fields = file_fields(old, new);
         if contents.is_none() && fields.is_empty() {
-            // Same bytes, written differently (encoding, compression): still a change on the wire.
+            // The same bytes with another encoding or compression still change the config.
             let encoding = |file: &File| {
                 Some(
                     if file.contents.compression.is_some() { "compressed" } else { "plain" }
@@ -409,7 +263,7 @@ fn users(from: &Config, to: &Config) -> Vec<ItemChange> {
         let mut fields = BTreeMap::new();
         let hash = |user: &PasswdUser| user.password_hash.clone();
         if old.and_then(hash) != new.and_then(hash) {
-            // Hashes are secrets: only that one is there is said.
+            // Hashes are secrets: only their presence is shown.
             let set =
                 |user: Option<&PasswdUser>| user.and_then(hash).map(|_| "(secret)".to_owned());
             let change = ValueChange { old: set(old), new: set(new) };

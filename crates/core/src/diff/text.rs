@@ -1,24 +1,24 @@
-//! Line diffs of text, with a little of what stays around them.
+//! Line diffs of text, with some context.
 
 use similar::{ChangeTag, TextDiff};
 
-/// What happens to a line.
+/// The kind of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffLineKind {
-    /// It stays.
+    /// Unchanged.
     Context,
-    /// It is new.
+    /// Added.
     Added,
-    /// It is gone.
+    /// Removed.
     Removed,
-    /// Lines left out.
+    /// Omitted lines.
     Gap,
 }
 
-/// A line of a diff, without its line end.
+/// A line of a diff, without its newline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiffLine {
-    /// What happens to it.
+    /// The kind.
     pub kind: DiffLineKind,
     /// The line.
     pub text: String,

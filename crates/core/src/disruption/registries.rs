@@ -1,6 +1,6 @@
-//! Whether a change of the image registries may meet running pods: a pod whose image can be found
-//! from now on in one place more is safe, one whose image is found elsewhere or not at all is not.
-//! The rule is the real daemon's, down to what it does not look at.
+//! Whether a change of the image registries may affect running pods. A pod whose image becomes
+//! available in an additional place is safe; one whose image is found elsewhere or not at all is
+//! not. The rules are those of MCO's daemon, including its gaps.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::ignition::contents;
 use crate::ignition::schema::Config;
 use crate::reconcile_check::ConfigChange;
 
-/// The file.
+/// The path of the file.
 pub const REGISTRIES_CONF: &str = "/etc/containers/registries.conf";
 
-/// How a mirror says that it is asked for images by digest only.
+/// The value with which a mirror serves images by digest only.
 const BY_DIGEST: &str = "digest-only";
-/// No such file is larger.
+/// The file is never larger.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Why a change of [`REGISTRIES`] wants the machine emptied; none where it is safe. A file that cannot
-/// be read is not safe: nobody can say what it changes. No file is an empty one.
+/// Why a change of [`REGISTRIES_CONF`] requires a drain; `None` if it is safe. An unreadable file
+/// is not safe, because its changes are unknown. A missing file counts as empty.
 #[must_use]
 pub fn drain_reason(change: &ConfigChange) -> Option<String> {
     let read = |config| read(config).map_err(|problem| format!("{REGISTRIES_CONF}: {problem}"));
@@ -30,7 +30,7 @@ pub fn drain_reason(change: &ConfigChange) -> Option<String> {
     }
 }
 
-/// What a config says; of several entries for the file the last one counts.
+/// The parsed file of a config; of several entries for it the last one wins.
 fn read(config: &Config) -> Result<RegistriesConf, String> {
     let file = config.storage.files.iter().rev().find(|file| file.path == REGISTRIES_CONF);
     let bytes =
@@ -40,11 +40,11 @@ fn read(config: &Config) -> Result<RegistriesConf, String> {
 }
 
 fn unsafe_difference(old: &RegistriesConf, new: &RegistriesConf) -> Option<String> {
-    // They are asked in their order, so that only the end is free.
+    // They are tried in order, so only appending is safe.
     let search = |conf: &RegistriesConf| conf.search.clone().unwrap_or_default();
     if !search(new).starts_with(&search(old)) {
         return Some(
-            "unqualified-search-registries: one was removed, or their order changed".into(),
+            "unqualified-search-registries: an entry was removed, or the order changed".into(),
         );
     }
     let (old, new) = (by_scope(old), by_scope(new));
@@ -56,13 +56,13 @@ fn unsafe_difference(old: &RegistriesConf, new: &RegistriesConf) -> Option<Strin
             Some(before) if before == registry => None,
             Some(before) => changed(before, registry),
             None if is_by_digest(registry) => None,
-            None => Some("has been added, and is asked for more than digests".to_owned()),
+            None => Some("has been added, and is used for more than digests".to_owned()),
         };
         problem.map(|problem| format!("registry {scope} {problem}"))
     })
 }
 
-/// Registries by what they are for; the last of several counts.
+/// Registries by their scope; the last one of a scope wins.
 fn by_scope<'a>(conf: &'a RegistriesConf) -> BTreeMap<&'a str, &'a RegistryEntry> {
     let scope = |registry: &'a RegistryEntry| {
         if registry.prefix.is_empty() { &registry.location } else { &registry.prefix }
@@ -70,7 +70,7 @@ fn by_scope<'a>(conf: &'a RegistriesConf) -> BTreeMap<&'a str, &'a RegistryEntry
     conf.registries.iter().map(|registry| (scope(registry).as_str(), registry)).collect()
 }
 
-/// What is unsafe about a registry that is another one now.
+/// Why a changed registry is unsafe.
 fn changed(old: &RegistryEntry, new: &RegistryEntry) -> Option<String> {
     for (field, differs) in [
         ("prefix", old.prefix != new.prefix),
@@ -79,7 +79,7 @@ fn changed(old: &RegistryEntry, new: &RegistryEntry) -> Option<String> {
         ("insecure", old.insecure != new.insecure),
     ] {
         if differs {
-            return Some(format!("has another {field}"));
+            return Some(format!("has a different {field}"));
         }
     }
     let gone = old.mirrors.iter().find(|mirror| find_mirror(&mirror.location, new).is_none());
@@ -90,10 +90,10 @@ fn changed(old: &RegistryEntry, new: &RegistryEntry) -> Option<String> {
         let RegistryMirror { location, pull_from_mirror: pull, .. } = mirror;
         match find_mirror(location, old) {
             Some(before) if before.pull_from_mirror != *pull && pull != BY_DIGEST => {
-                Some(format!("has a mirror {location} with another pull-from-mirror"))
+                Some(format!("has a mirror {location} with a different pull-from-mirror"))
             }
             None if pull != BY_DIGEST && !new.mirror_by_digest_only => {
-                Some(format!("has a new mirror {location} that is asked for more than digests"))
+                Some(format!("has a new mirror {location} that is used for more than digests"))
             }
             _ => None,
         }
@@ -104,7 +104,7 @@ fn find_mirror<'a>(location: &str, registry: &'a RegistryEntry) -> Option<&'a Re
     registry.mirrors.iter().find(|mirror| mirror.location == location)
 }
 
-/// Whether a registry is asked by digest alone.
+/// Whether a registry is used by digest only.
 fn is_by_digest(registry: &RegistryEntry) -> bool {
     if registry.mirrors.is_empty() {
         return registry.mirror_by_digest_only;

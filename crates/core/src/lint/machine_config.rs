@@ -1,4 +1,4 @@
-//! MachineConfigs.
+//! Lints MachineConfigs.
 
 use crate::api::MachineConfig;
 use crate::api::names::{label, object};
@@ -9,7 +9,7 @@ use crate::validate::{MachineConfigProblem, check_extensions, validate_spec};
 
 use super::{LintFinding, from_report};
 
-/// What is wrong or odd in a MachineConfig by itself.
+/// The findings about a MachineConfig by itself.
 #[must_use]
 pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
     let mut findings = metadata(machine_config);
@@ -33,8 +33,7 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
             findings.push(plain("spec.config", &problem))
         }
         Ok(None) => {
-            // Not looked at by the real system where there is no Ignition config, but no image
-            // can add them either.
+            // MCO ignores these without an Ignition config, but no image can install them either.
             if let Err(problem) = check_extensions(spec) {
                 let message = problem.to_string();
                 findings.push(LintFinding::warning("spec.extensions", message, "correct the name"));
@@ -70,14 +69,14 @@ fn metadata(machine_config: &MachineConfig) -> Vec<LintFinding> {
     if !has_role && !name.starts_with(object::RENDERED_PREFIX) {
         findings.push(LintFinding::warning(
             "metadata.labels",
-            "no role: no pool selects this MachineConfig by role",
+            "missing role: no pool selects this MachineConfig by role",
             format!("add the label {}: worker (or the name of the pool)", label::ROLE),
         ));
     }
     findings
 }
 
-/// What renders and boots, but cannot be changed on a machine that runs.
+/// Settings that render and boot, but that running machines refuse.
 fn unusable_on_running_machines(config: &Config) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for (index, user) in config.passwd.users.iter().enumerate() {
@@ -94,22 +93,22 @@ fn unusable_on_running_machines(config: &Config) -> Vec<LintFinding> {
             findings.push(LintFinding::warning(
                 format!("spec.config.storage.files[{index}].append"),
                 format!("running machines refuse to append to {}", file.path),
-                "write the whole file, or a drop-in beside it",
+                "write the whole file, or a drop-in next to it",
             ));
         }
         if file.path == FORCE_FILE {
             findings.push(LintFinding::warning(
                 format!("spec.config.storage.files[{index}].path"),
                 format!("running machines refuse to write {FORCE_FILE}"),
-                "create this file on the machine by hand when it is needed",
+                "create this file on the machine by hand if you need it",
             ));
         }
     }
     findings
 }
 
-/// A MachineConfig is static: what is fetched from elsewhere may change behind its back, and a
-/// running machine does not fetch it at all.
+/// A MachineConfig is static: remote contents may change without notice, and a running machine does
+/// not fetch them at all.
 fn remote_contents(config: &Config) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     let mut look = |field: String, resource: &Resource| {
@@ -117,7 +116,7 @@ fn remote_contents(config: &Config) -> Vec<LintFinding> {
         findings.push(LintFinding::warning(
             format!("{field}.source"),
             format!(
-                "contents are fetched over {scheme}; a running machine does not fetch, and degrades"
+                "contents are fetched over {scheme}; a running machine does not fetch them and becomes degraded"
             ),
             "write the contents into the config as a data: URL",
         ));

@@ -1,7 +1,7 @@
-//! What is wrong or odd in a manifest: each finding with the field it is about and a remedy.
+//! Lints manifests: each finding has a field, a message and a remedy.
 //!
-//! An *error* is what the running system refuses. A *warning* is what it lets pass although the
-//! author will not get what the manifest seems to say.
+//! An *error* is refused by a running cluster. A *warning* is accepted, but does not do what the
+//! author probably intends.
 
 mod machine_config;
 mod pool;
@@ -18,18 +18,18 @@ pub use pool::pool;
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LintFinding {
-    /// Whether the system refuses the object for it.
+    /// Whether the object is refused because of it.
     pub severity: ReportSeverity,
-    /// The field, as `spec.config.storage.files[0].path`.
+    /// The field, for example `spec.config.storage.files[0].path`.
     pub field: String,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
 impl LintFinding {
-    /// Something the system refuses.
+    /// A finding that makes a cluster refuse the object.
     pub fn error(
         field: impl Into<String>,
         message: impl Into<String>,
@@ -38,7 +38,7 @@ impl LintFinding {
         Self::new(ReportSeverity::Error, field, message, remedy)
     }
 
-    /// Something that passes, but should not.
+    /// A finding that a cluster accepts.
     pub fn warning(
         field: impl Into<String>,
         message: impl Into<String>,
@@ -57,7 +57,7 @@ impl LintFinding {
         Self { severity, field, message, remedy }
     }
 
-    /// Whether the system refuses the object for it.
+    /// Whether the object is refused because of it.
     #[must_use]
     pub fn is_error(&self) -> bool {
         self.severity == ReportSeverity::Error
@@ -74,7 +74,7 @@ impl fmt::Display for LintFinding {
     }
 }
 
-/// The findings of an Ignition report, with fields as in a manifest.
+/// The findings of an Ignition report, with the field names of a manifest.
 fn from_report(report: &IgnitionReport) -> Vec<LintFinding> {
     let finding = |entry: &crate::ignition::report::ReportEntry| LintFinding {
         severity: entry.severity,
@@ -101,25 +101,25 @@ fn field_of(path: &str) -> String {
     field
 }
 
-/// What to do about what Ignition found.
+/// The remedy for a finding of Ignition.
 fn remedy_for(message: &str) -> &'static str {
     const REMEDIES: [(&str, &str); 18] = [
         ("path not absolute", "begin the path with /"),
         ("path not specified", "give the path"),
-        ("path is not fully simplified", "write the path without //, /./, /../ or a / at its end"),
+        ("path is not fully simplified", "remove //, /./, /../ and a trailing / from the path"),
         ("duplicate entry defined", "keep one of the entries with this key"),
-        ("overwrite must be false", "add contents.source, or leave overwrite out"),
-        ("cannot use HTTP headers", "headers go with http and https sources only; remove them"),
+        ("overwrite must be false", "add contents.source, or remove overwrite"),
+        ("cannot use HTTP headers", "remove the headers; only http and https sources have them"),
         ("invalid url scheme", "write the contents into the config as a data: URL"),
         ("unable to parse url", "write the source as a URL; contents as data:,… or data:;base64,…"),
-        ("illegal base64 data", "encode the contents anew, with padding, on one line"),
+        ("illegal base64 data", "encode the contents again, with padding, on one line"),
         ("invalid percent escape", "escape every % of the contents as %25"),
         ("invalid character in the data", "percent-escape the contents, or use data:;base64,…"),
-        ("unused key", "check the spelling and the version that ignition.version names"),
+        ("unused key", "check the spelling of the key and ignition.version"),
         ("invalid systemd unit extension", "end the name in .service, .timer, .mount, …"),
         ("invalid systemd drop-in extension", "end the name in .conf"),
         ("invalid unit content", "correct the unit file; systemd-analyze verify helps"),
-        ("has no install section", "add an [Install] section, or leave enabled out"),
+        ("has no install section", "add an [Install] section, or remove enabled"),
         ("path conflicts with systemd unit", "write the unit under systemd.units only"),
         ("expected ", "correct the type of the value"),
     ];

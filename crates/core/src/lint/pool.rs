@@ -1,4 +1,4 @@
-//! MachineConfigPools.
+//! Lints MachineConfigPools.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use crate::api::selector::{is_empty, matches};
 
 use super::LintFinding;
 
-/// What is wrong or odd in a pool by itself.
+/// The findings about a pool by itself.
 #[must_use]
 pub fn pool(pool: &MachineConfigPool) -> Vec<LintFinding> {
     let mut findings = Vec::new();
@@ -52,7 +52,7 @@ fn max_unavailable(value: Option<&IntOrString>) -> Option<LintFinding> {
     }
     Some(LintFinding::error(
         "spec.maxUnavailable",
-        format!("{text:?} is neither a whole number nor a percentage"),
-        "write 1, or \"10%\"",
+        format!("{text:?} is neither an integer nor a percentage"),
+        "use 1, or \"10%\"",
     ))
 }

@@ -1,4 +1,4 @@
-//! No secret is left, wherever it hides.
+//! No secret remains, wherever it is.
 
 use std::io::Write as _;
 
@@ -20,7 +20,7 @@ fn config(storage: &Value) -> Value {
 }
 
 #[test]
-fn what_is_no_secret_stays() {
+fn other_values_are_kept() {
     let plain = config(&json!({"files": [
         {"path": "/etc/motd", "mode": 0o644, "contents": {"source": "data:,hello"}},
     ]}));
@@ -31,13 +31,13 @@ fn what_is_no_secret_stays() {
 }
 
 #[test]
-fn copies_of_whole_objects_go() {
+fn copies_of_whole_objects_are_removed() {
     let object = json!({"metadata": {"managedFields": [1], "annotations": {OBJECT_COPY_ANNOTATIONS[0]: "hunter2", "a": "b"}}});
     assert_eq!(redacted(object), json!({"metadata": {"annotations": {"a": "b"}}}));
 }
 
 #[test]
-fn logins_in_urls_go() {
+fn credentials_in_urls_are_removed() {
     for (given, expected) in [
         ("http://me:hunter2@proxy:3128", "http://<removed>@proxy:3128"),
         ("see https://a/b@c and x://u@h/", "see https://a/b@c and x://<removed>@h/"),
@@ -50,7 +50,7 @@ fn logins_in_urls_go() {
 }
 
 #[test]
-fn logs_lose_the_lines_that_give_something_away() {
+fn log_lines_with_secrets_are_removed() {
     let log =
         Redactor::new("key").redact_log("started\npassword=hunter2\nGET http://a:hunter2@b/\n");
     assert!(log.starts_with("started\n<removed: 16 bytes, digest "), "{log}");
@@ -58,14 +58,14 @@ fn logs_lose_the_lines_that_give_something_away() {
 }
 
 #[test]
-fn the_same_secret_leaves_the_same_mark_and_only_with_the_same_key() {
+fn equal_secrets_have_equal_placeholders_only_with_the_same_key() {
     let (one, other) = (Redactor::new("one"), Redactor::new("other"));
     assert_eq!(one.placeholder(b"hunter2"), one.placeholder(b"hunter2"));
     assert_ne!(one.placeholder(b"hunter2"), one.placeholder(b"hunter3"));
     assert_ne!(one.placeholder(b"hunter2"), other.placeholder(b"hunter2"));
 }
 
-/// The ways in which the bytes of a file are written.
+/// The encodings of a file's contents.
 fn sources(bytes: &[u8]) -> Vec<Value> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(bytes).unwrap();
@@ -79,7 +79,7 @@ fn sources(bytes: &[u8]) -> Vec<Value> {
     ]
 }
 
-/// Objects with a secret in every place where one can be.
+/// Objects with a secret in every possible place.
 fn hiding_places(secret: &str) -> Vec<Value> {
     let mut all = Vec::new();
     let key = format!("-----BEGIN PRIVATE KEY-----\n{secret}\n");
@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_secret_is_left(secret in "[A-Za-z0-9]{12,40}") {
+    fn no_secret_remains(secret in "[A-Za-z0-9]{12,40}") {
         let written = [
             secret.clone(),
             STANDARD.encode(&secret),
@@ -140,7 +140,7 @@ proptest! {
             for way in &written {
                 prop_assert!(!left.contains(way.as_str()), "{way} is in {left}, from {object}");
             }
-            // Twice is as good as once.
+            // Redacting twice changes nothing.
             let once = redacted(object);
             prop_assert_eq!(redacted(once.clone()), once);
         }

@@ -1,4 +1,4 @@
-//! Where machines reach the server, and what they need to trust it and to be trusted.
+//! The address of the machine config server, with the CA and the token that machines need.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use crate::api::names::port;
 
-/// Where a machine asks on its first boot.
+/// The server that a machine contacts on its first boot.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerEndpoint {
     /// `https://host:port`, without a path.
     pub url: String,
-    /// The certificates that the server's is signed with, as PEM; several may be in it.
+    /// The CA certificates of the server, as PEM; may contain several.
     pub ca_bundle: Option<String>,
-    /// The provisioning token that the machine brings.
+    /// The provisioning token that the machine sends.
     pub token: Option<String>,
 }
 
@@ -28,30 +28,33 @@ impl fmt::Debug for ServerEndpoint {
 }
 
 impl ServerEndpoint {
-    /// The address of a pool's config.
+    /// The URL of a pool's config.
     #[must_use]
     pub fn config_url(&self, pool: &str) -> String {
         format!("{}/config/{pool}", self.url.trim_end_matches('/'))
     }
 }
 
-/// Why a cluster does not say where its server is.
+/// Why the server's address cannot be derived from a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
-    /// It has no internal address.
+    /// The cluster has no internal API address.
     #[error(
-        "Infrastructure cluster: status.apiServerInternalURI is not set: say with --server-url where machines reach the server"
+        "Infrastructure cluster: status.apiServerInternalURI is not set: pass the URL of the machine config server with --server-url"
     )]
     Missing,
-    /// Its internal address is none.
-    #[error("Infrastructure cluster: status.apiServerInternalURI: {0:?} is no URL with a host")]
+    /// The internal API address is invalid.
+    #[error(
+        "Infrastructure cluster: status.apiServerInternalURI: {0:?} is not a URL with a host: correct it, or pass --server-url"
+    )]
     InvalidUrl(String),
 }
 
-/// Where the server of a cluster is reached: the host of its internal API, or the address that its platform keeps for it.
+/// The URL of a cluster's server: on the host of its internal API, or at the address that its
+/// platform reserves for it.
 ///
 /// # Errors
-/// The Infrastructure object names no host.
+/// The Infrastructure object contains no host.
 pub fn server_host(infrastructure: &Value) -> Result<String, HostError> {
     let status = &infrastructure["status"];
     if let Some(address) = platform_address(&status["platformStatus"]) {
@@ -64,7 +67,7 @@ pub fn server_host(infrastructure: &Value) -> Result<String, HostError> {
     Ok(format!("https://{name}:{}", port::SERVER_TLS))
 }
 
-/// On machines of one's own there is no load balancer with a name, but a virtual address.
+/// On-premises platforms have a virtual IP address instead of a load balancer with a name.
 fn platform_address(platform: &Value) -> Option<String> {
     let kind = platform["type"].as_str()?;
     let field = match kind {
@@ -76,7 +79,7 @@ fn platform_address(platform: &Value) -> Option<String> {
     };
     let own = &platform[field];
     let first = own["apiServerInternalIPs"].as_array().and_then(|list| list.first()?.as_str());
-    // Clusters of long ago have one address and no list.
+    // Old clusters have a single address instead of a list.
     let address = first.or_else(|| own["apiServerInternalIP"].as_str())?;
     (!address.is_empty()).then(|| address.to_owned())
 }
@@ -100,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_host_of_a_cluster() {
+    fn the_server_is_on_the_host_of_the_internal_api() {
         let uri = "https://api-int.example.com:6443";
         let vips = json!({"type": "BareMetal", "baremetal": {"apiServerInternalIPs": ["fd00::5", "10.0.0.5"]}});
         let old = json!({"type": "oVirt", "ovirt": {"apiServerInternalIP": "10.0.0.6"}});
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_not_shown() {
+    fn debug_output_hides_the_token() {
         let endpoint = ServerEndpoint {
             url: "https://a".into(),
             ca_bundle: None,

@@ -1,22 +1,23 @@
-//! For a person who starts a machine by hand: what to write on the kernel's command line, and a script for hosts that have
-//! no Ignition.
+//! For starting a machine by hand: kernel arguments for Ignition, and a script for hosts without
+//! Ignition.
 
 use super::ServerEndpoint;
 use super::pointer::with_query;
 
-/// The newest version of configs that hosts without Ignition understand: our own.
+/// The Ignition version for hosts without Ignition: the newest one that Machinist supports.
 const ACCEPT: &str = "application/vnd.coreos.ignition+json;version=3.5.0";
 
-/// What makes Ignition fetch the config without a pointer config. A command line has no place for a CA: the server's
-/// certificate must be one that the boot image trusts, or the address one without TLS.
+/// The kernel arguments that make Ignition fetch the config without a pointer config. They cannot
+/// contain a CA, so the boot image must trust the server's certificate, or the URL must be one
+/// without TLS.
 #[must_use]
 pub fn kernel_arguments(endpoint: &ServerEndpoint, pool: &str) -> String {
     let url = with_query(endpoint.config_url(pool), endpoint);
     format!("ignition.firstboot ignition.platform.id=metal ignition.config.url={url}")
 }
 
-/// A shell script that brings a host to its pool's config: as cloud-init's user data, or by hand. It waits for the
-/// server, and changes nothing before it has the whole config.
+/// A shell script that applies the pool's config to a host, as cloud-init user data or by hand. It
+/// waits for the server, and changes nothing before it has the complete config.
 #[must_use]
 pub fn script(endpoint: &ServerEndpoint, pool: &str) -> String {
     let url = endpoint.config_url(pool);
@@ -31,7 +32,7 @@ pub fn script(endpoint: &ServerEndpoint, pool: &str) -> String {
          echo 'Accept: {ACCEPT}' >\"$dir/headers\"\n"
     );
     if let Some(token) = &endpoint.token {
-        // In a file: arguments of a process can be read by everybody.
+        // In a file, because everybody can read the arguments of a process.
         script += &format!("echo 'Authorization: Bearer {token}' >>\"$dir/headers\"\n");
     }
     let mut trust = "";
@@ -60,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_has_everything_that_it_can_hold() {
+    fn the_kernel_arguments_contain_url_and_token() {
         assert_eq!(
             kernel_arguments(&endpoint(), "worker"),
             "ignition.firstboot ignition.platform.id=metal \
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_script_hides_the_token_from_the_list_of_processes() {
+    fn the_script_hides_the_token_from_the_process_list() {
         let script = script(&endpoint(), "worker");
         let curl = script.lines().skip_while(|line| !line.starts_with("curl")).take(2);
         let curl = curl.collect::<String>();

@@ -1,13 +1,13 @@
-//! The first thing a machine reads: a small config that points at its pool's.
+//! User data: the small pointer config with which a machine fetches its pool's config.
 //!
 //! ```text
 //! endpoint (URL, CA, token), pool ─ pointer ─→ pointer config ─ secret ─→ <pool>-user-data-managed
-//!                                         └─ by_hand ─→ kernel arguments, a script for hosts without Ignition
-//! Infrastructure ─ endpoint::host ─→ where the server of a cluster is reached
+//!                                         └─ manual ─→ kernel arguments, a script for hosts without Ignition
+//! Infrastructure ─ endpoint::server_host ─→ the URL of a cluster's server
 //! ```
 //!
-//! The secrets are ours and kept as they should be; `<role>-user-data`, which installers made, is never touched, so that
-//! old boot images go on working with it.
+//! Machinist owns and repairs these Secrets. It never touches `<role>-user-data`, which installers
+//! create and old boot images use.
 
 pub mod endpoint;
 pub mod manual;

@@ -1,27 +1,27 @@
-//! The pointer config, byte for byte as Go writes it: empty parts are there.
+//! The pointer config, byte for byte as Go writes it, including empty sections.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Value, json};
 
 use super::ServerEndpoint;
 
-/// Which Ignition is to read it.
+/// The Ignition specification of the pointer config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PointerVersion {
-    /// Spec 3, of today.
+    /// Specification 3, for current boot images.
     #[default]
     V3,
-    /// Spec 2, for boot images of long ago.
+    /// Specification 2, for old boot images.
     V2,
 }
 
-/// What a machine of a pool is given to begin with.
+/// The pointer config of a pool's machines.
 ///
-/// The token goes into a header; spec 2 has none for this, so that there it goes into the address.
+/// The token goes into a header. Specification 2 has no headers, so there it goes into the URL.
 #[must_use]
 pub fn pointer_config(endpoint: &ServerEndpoint, pool: &str, version: PointerVersion) -> String {
     let source = endpoint.config_url(pool);
-    // The order of the keys is that of Go's fields, which happens to be that of the alphabet.
+    // The order of the keys is that of Go's fields, which happens to be alphabetical.
     let config = match version {
         PointerVersion::V3 => json!({
             "ignition": {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_the_original() {
+    fn the_bytes_are_those_of_mco() {
         let three = r#"{"ignition":{"config":{"merge":[{"source":"https://HOST:22623/config/worker","verification":{}}],"replace":{"verification":{}}},"proxy":{},"security":{"tls":{"certificateAuthorities":[{"source":"data:text/plain;charset=utf-8;base64,QQpCCg==","verification":{}}]}},"timeouts":{},"version":"3.5.0"},"kernelArguments":{},"passwd":{},"storage":{},"systemd":{}}"#;
         assert_eq!(pointer_config(&endpoint(None), "worker", PointerVersion::V3), three);
         let two = r#"{"ignition":{"config":{"append":[{"source":"https://HOST:22623/config/worker","verification":{}}]},"security":{"tls":{"certificateAuthorities":[{"source":"data:text/plain;charset=utf-8;base64,QQpCCg==","verification":{}}]}},"timeouts":{},"version":"2.2.0"},"networkd":{},"passwd":{},"storage":{},"systemd":{}}"#;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn both_are_valid_configs_with_a_token_too() {
+    fn both_versions_are_valid_configs_with_a_token() {
         for version in [PointerVersion::V3, PointerVersion::V2] {
             let text = pointer_config(&endpoint(Some("id.secret")), "infra", version);
             assert!(text.contains("id.secret"), "{text}");

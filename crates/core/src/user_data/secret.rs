@@ -1,4 +1,4 @@
-//! The Secret that machine sets point at: ours, and put back when somebody changes it.
+//! The Secret that machine sets refer to. Machinist owns it and reverts changes.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -9,16 +9,16 @@ use super::{PointerVersion, ServerEndpoint, pointer_config};
 use crate::api::MachineConfigPool;
 use crate::api::names::label;
 
-/// The namespace that machine sets are in.
+/// The namespace of machine sets.
 pub const NAMESPACE: &str = "openshift-machine-api";
-/// What the name ends with; the pool is in front of it.
+/// The suffix of the name, after the pool.
 pub const SUFFIX: &str = "-user-data-managed";
 
-/// The pointer config.
+/// The key of the pointer config.
 pub const USER_DATA: &str = "userData";
-/// Says that nobody is to put values into the pointer config.
+/// The key that disables templating of the pointer config.
 pub const DISABLE_TEMPLATING: &str = "disableTemplating";
-/// With the end of its line, as the original has it.
+/// With a trailing newline, as in MCO.
 const TRUE: &[u8] = b"true\n";
 
 /// The name of a pool's Secret.
@@ -27,7 +27,8 @@ pub fn secret_name(pool: &str) -> String {
     format!("{pool}{SUFFIX}")
 }
 
-/// What a pool's Secret is to be, given what it is; `None` if it is so already. What others keep in it stays.
+/// The desired state of a pool's Secret, given the existing one; `None` if nothing changes. Other
+/// keys are kept.
 #[must_use]
 pub fn desired_secret(
     pool: &MachineConfigPool,
@@ -50,7 +51,8 @@ pub fn desired_secret(
     (present != Some(&secret)).then_some(secret)
 }
 
-/// Makes the pool an owner, so that the Secret goes with it. A pool that was made anew is another one.
+/// Makes the pool an owner, so that the Secret is deleted with it. A recreated pool has another UID
+/// and replaces the old owner.
 fn add_owner(owners: &mut Vec<OwnerReference>, pool: &MachineConfigPool) {
     let owner = OwnerReference {
         api_version: "machineconfiguration.openshift.io/v1".to_owned(),
@@ -67,7 +69,8 @@ fn add_owner(owners: &mut Vec<OwnerReference>, pool: &MachineConfigPool) {
     }
 }
 
-/// Whether a Secret was made for a pool that is gone. Homes that collect garbage remove it themselves.
+/// Whether a Secret belongs to a deleted pool. API servers with a garbage collector remove it
+/// themselves.
 #[must_use]
 pub fn is_orphan<'a>(
     secret: &Secret,
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_one_is_as_the_original_makes_it() {
+    fn a_new_secret_is_the_same_as_in_mco() {
         let secret = serde_json::to_value(made()).unwrap();
         assert_eq!(secret["metadata"]["name"], "worker-user-data-managed");
         assert_eq!(secret["type"], "Opaque");
@@ -117,12 +120,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_right_is_not_written_again() {
+    fn an_unchanged_secret_is_not_written() {
         assert_eq!(desired_secret(&pool("worker", "1"), &endpoint("CA"), Some(&made())), None);
     }
 
     #[test]
-    fn tampering_is_repaired_and_the_rest_is_left_alone() {
+    fn changes_are_reverted_and_other_keys_kept() {
         let mut changed = made();
         let data = changed.data.as_mut().unwrap();
         data.insert(USER_DATA.to_owned(), ByteString(b"{}".to_vec()));
@@ -141,15 +144,15 @@ mod tests {
     }
 
     #[test]
-    fn another_authority_or_another_pool_of_the_name_is_written() {
+    fn a_new_ca_or_a_recreated_pool_updates_the_secret() {
         assert!(desired_secret(&pool("worker", "1"), &endpoint("NEW"), Some(&made())).is_some());
-        let anew = desired_secret(&pool("worker", "2"), &endpoint("CA"), Some(&made())).unwrap();
-        assert_eq!(anew.owner_references().len(), 1);
-        assert_eq!(anew.owner_references()[0].uid, "2");
+        let updated = desired_secret(&pool("worker", "2"), &endpoint("CA"), Some(&made())).unwrap();
+        assert_eq!(updated.owner_references().len(), 1);
+        assert_eq!(updated.owner_references()[0].uid, "2");
     }
 
     #[test]
-    fn only_ours_whose_pool_is_gone_are_orphans() {
+    fn only_managed_secrets_of_deleted_pools_are_orphans() {
         let (worker, infra) = (pool("worker", "1"), pool("infra", "2"));
         assert!(!is_orphan(&made(), [&worker, &infra].into_iter()));
         assert!(is_orphan(&made(), [&infra].into_iter()));

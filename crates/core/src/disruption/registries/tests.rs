@@ -1,4 +1,4 @@
-//! Every rule once each way; the pairs are those of the real daemon's own tests, and more.
+//! Every rule in both directions; the pairs include those of MCO's own tests.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::apply::{empty_config, from_ignition};
 use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 
-/// A file with these registries that are searched, and these registries.
+/// A file with these search registries and these registries.
 fn conf(search: &str, registries: &str) -> String {
     format!("unqualified-search-registries = [{search}]\n{registries}")
 }
@@ -40,24 +40,24 @@ const OTHER: &str = "[[registry]]\nprefix = 'o'\nlocation = 'b'\n";
 const TWICE: &str = "[[registry]]\nlocation = 'a'\n[[registry.mirror]]\nlocation = 'm'\npull-from-mirror = 'digest-only'\n[[registry.mirror]]\nlocation = 'm'\n";
 
 #[test]
-fn what_a_running_pod_does_not_feel() {
+fn changes_that_do_not_affect_running_pods_are_safe() {
     let both = "'x', 'y'";
     let join = |parts: &[&str]| conf(both, &parts.concat());
     let cases = [
         (join(&[TAGS]), join(&[TAGS])),
         (join(&[]), conf("'x', 'y', 'z'", "")),
-        // A registry more.
+        // An additional registry.
         (join(&[]), join(&[DIGESTS])),
         (join(&[]), join(&[DIGESTS, MORE_DIGESTS])),
         (join(&[]), join(&[FLAG])),
-        // A mirror more.
+        // An additional mirror.
         (join(&[BARE]), join(&[DIGESTS])),
         (join(&[TAGS]), join(&[TAGS, MORE_DIGESTS])),
         (join(&[FLAG_TAGS]), join(&[FLAG_TAGS, MORE_TAGS])),
-        // A mirror that is asked for less.
+        // A mirror that is used for fewer images.
         (join(&[TAGS]), join(&[DIGESTS])),
         (join(&[TAGS_ONLY]), join(&[DIGESTS])),
-        // What nobody looks at.
+        // Fields that MCO ignores.
         (join(&[TAGS]), join(&[FLAG_TAGS])),
         (join(&[FLAG_TAGS]), join(&[TAGS])),
         (join(&[TAGS]), join(&[TAGS, "insecure = true\n"])),
@@ -73,13 +73,13 @@ fn what_a_running_pod_does_not_feel() {
 }
 
 #[test]
-fn what_a_running_pod_feels() {
+fn changes_that_may_affect_running_pods_require_a_drain() {
     let join = |parts: &[&str]| conf("'x', 'y'", &parts.concat());
     let with = |field: &str| join(&["[[registry]]\nlocation = 'a'\n", field]);
     let cases = [
-        (join(&[]), conf("'x'", ""), "one was removed"),
-        (join(&[]), conf("'y', 'x'", ""), "their order changed"),
-        (join(&[]), String::new(), "one was removed"),
+        (join(&[]), conf("'x'", ""), "an entry was removed"),
+        (join(&[]), conf("'y', 'x'", ""), "the order changed"),
+        (join(&[]), String::new(), "an entry was removed"),
         (join(&[TAGS]), join(&[]), "registry a has been removed"),
         (
             join(&[PREFIX]),
@@ -90,18 +90,22 @@ fn what_a_running_pod_feels() {
         (join(&[]), join(&[TAGS]), "registry a has been added"),
         (join(&[]), join(&[FLAG_TAGS]), "registry a has been added"),
         (join(&[]), join(&[DIGESTS, MORE_TAGS]), "registry a has been added"),
-        (join(&[BARE]), join(&["[[registry]]\nprefix = 'a'\nlocation = 'a'\n"]), "another prefix"),
+        (
+            join(&[BARE]),
+            join(&["[[registry]]\nprefix = 'a'\nlocation = 'a'\n"]),
+            "different prefix",
+        ),
         (
             join(&[PREFIX]),
             join(&["[[registry]]\nprefix = 'a'\nlocation = 'c'\n"]),
             "another location",
         ),
-        (with(""), with("blocked = true\n"), "another blocked"),
-        (with("insecure = true\n"), with(""), "another insecure"),
+        (with(""), with("blocked = true\n"), "different blocked"),
+        (with("insecure = true\n"), with(""), "different insecure"),
         (join(&[DIGESTS, MORE_DIGESTS]), join(&[DIGESTS]), "lost its mirror n"),
-        (join(&[DIGESTS]), join(&[TAGS]), "mirror m with another pull-from-mirror"),
-        (join(&[DIGESTS]), join(&[TAGS_ONLY]), "mirror m with another pull-from-mirror"),
-        (join(&[TAGS]), join(&[TAGS_ONLY]), "mirror m with another pull-from-mirror"),
+        (join(&[DIGESTS]), join(&[TAGS]), "mirror m with a different pull-from-mirror"),
+        (join(&[DIGESTS]), join(&[TAGS_ONLY]), "mirror m with a different pull-from-mirror"),
+        (join(&[TAGS]), join(&[TAGS_ONLY]), "mirror m with a different pull-from-mirror"),
         (join(&[BARE]), join(&[TAGS]), "new mirror m"),
         (join(&[TAGS]), join(&[TAGS, MORE_TAGS]), "new mirror n"),
         (join(&[]), "this is no TOML".to_owned(), "it is no TOML"),
@@ -115,7 +119,7 @@ fn what_a_running_pod_feels() {
 }
 
 #[test]
-fn a_file_that_comes_or_goes_is_held_against_an_empty_one() {
+fn an_added_or_removed_file_is_compared_with_an_empty_one() {
     let [digests, tags, search] =
         [conf("", DIGESTS), conf("", TAGS), conf("'x'", "")].map(|text| source(&text));
     assert_eq!(because(None, Some(search.clone())), None);
@@ -126,7 +130,7 @@ fn a_file_that_comes_or_goes_is_held_against_an_empty_one() {
 }
 
 #[test]
-fn a_compressed_file_is_read_too() {
+fn a_compressed_file_is_decoded() {
     use std::io::Write as _;
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(conf("'x'", DIGESTS).as_bytes()).unwrap();
