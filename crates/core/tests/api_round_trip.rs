@@ -1,7 +1,7 @@
-//! Objects survive being read and written back: every field of ours, every field we do not know.
+//! Objects survive a round trip: all known fields and all unknown ones.
 //!
-//! The objects are in `tests/cases/api`; those in its folder `offline` are ones that an API server
-//! would refuse and that must be readable all the same.
+//! The objects are in `tests/cases/api`. An API server would refuse those in its directory
+//! `offline`, but they must be readable all the same.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test may fail it")]
 
@@ -12,11 +12,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// What is put in everywhere to see whether it comes back.
+/// An unknown field that is added everywhere and must be preserved.
 const UNKNOWN: &str = "fieldFromTheFuture";
 
 #[test]
-fn every_object_comes_back_equal() {
+fn every_object_survives_a_round_trip() {
     for (path, object) in cases() {
         let expected = with_spec(object.clone());
         let found = round_trip(&path, object);
@@ -25,7 +25,7 @@ fn every_object_comes_back_equal() {
 }
 
 #[test]
-fn fields_from_the_future_come_back() {
+fn unknown_fields_survive_a_round_trip() {
     for (path, object) in cases() {
         let mut expected = with_spec(object);
         for part in ["spec", "status"] {
@@ -48,7 +48,7 @@ fn every_kind_has_a_full_object() {
 }
 
 #[test]
-fn a_null_list_of_kernel_arguments_is_not_an_absent_one() {
+fn null_kernel_arguments_differ_from_absent_ones() {
     let null = json!({"kernelArguments": null});
     let spec: api::MachineConfigSpec = serde_json::from_value(null.clone()).unwrap();
     assert_eq!(spec.kernel_arguments, None);
@@ -80,7 +80,7 @@ fn nulls_in_optional_fields_read_as_absent() {
 }
 
 #[test]
-fn what_a_config_contains_is_not_shown() {
+fn debug_output_hides_the_config() {
     let (_, object) = cases()
         .into_iter()
         .find(|(path, _)| path.ends_with("machineconfig-full.json"))
@@ -91,12 +91,12 @@ fn what_a_config_contains_is_not_shown() {
     assert!(!shown.contains("$6$abc"), "the password hash is shown: {shown}");
 }
 
-/// The objects of the corpus with the files they are in.
+/// The objects of the corpus and their files.
 fn cases() -> Vec<(PathBuf, Value)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/api");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases/api");
     let mut cases = Vec::new();
-    for folder in [folder.join("offline"), folder] {
-        for entry in folder.read_dir().unwrap() {
+    for directory in [directory.join("offline"), directory] {
+        for entry in directory.read_dir().unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "json") {
                 cases.push((path.clone(), read(&path)));
@@ -159,8 +159,8 @@ fn round_trip(path: &Path, object: Value) -> Value {
     through(object).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Adds an unknown field to every object, except in the types that are Kubernetes' own and
-/// replaced as a whole: selectors and references.
+/// Adds an unknown field to every object, except in Kubernetes types that are replaced as a whole:
+/// selectors and references.
 fn inject(value: &mut Value) {
     match value {
         Value::Object(map) => {

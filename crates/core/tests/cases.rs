@@ -1,5 +1,5 @@
-//! Inputs with the answers of the real Machine Config Operator: same name, same spec, an error
-//! where it gives one.
+//! Recorded cases with the results of the Machine Config Operator (MCO): the same name, the same
+//! spec, and an error where MCO fails.
 
 #![allow(
     clippy::disallowed_methods,
@@ -30,7 +30,7 @@ fn typed<T: serde::de::DeserializeOwned>(value: &Value) -> T {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// Every failure is listed, not only the first.
+/// Lists every failure, not only the first.
 fn report(failures: &[String], total: usize) {
     let count = failures.len();
     assert!(failures.is_empty(), "{count} of {total} differ:\n{}", failures.join("\n"));
@@ -111,7 +111,7 @@ fn running_machines_refuse_the_same_changes() {
 }
 
 #[test]
-fn changes_cost_running_machines_the_same() {
+fn changes_require_the_same_actions() {
     let cases = cases("disruption");
     let mut failures = Vec::new();
     for case in &cases {
@@ -150,7 +150,7 @@ fn changes_cost_running_machines_the_same() {
 }
 
 #[test]
-fn rollouts_go_the_same_way() {
+fn rollouts_decide_the_same() {
     let cases = cases("rollout");
     let mut failures = Vec::new();
     for case in &cases {

@@ -1,5 +1,5 @@
 //! Recorded cases: KubeletConfigs, Node settings and feature gates with what the Machine Config
-//! Operator makes of them.
+//! Operator generates from them.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -84,7 +84,7 @@ fn made(setting: &KubeletSetting, case: &Value) -> Result<Vec<GeneratedConfig>, 
             .collect(),
         _ => {
             let configs: Vec<KubeletConfig> = read(&case["kubeletConfigs"]);
-            let world = KubeletSnapshot {
+            let snapshot = KubeletSnapshot {
                 configs: &configs.iter().collect::<Vec<_>>(),
                 pools: &pools.iter().collect::<Vec<_>>(),
                 machine_configs: &[],
@@ -93,7 +93,7 @@ fn made(setting: &KubeletSetting, case: &Value) -> Result<Vec<GeneratedConfig>, 
                 version: "v",
             };
             let mut all = Vec::new();
-            for plan in reconcile(&world) {
+            for plan in reconcile(&snapshot) {
                 all.extend(plan.map_err(|error| error.message)?.generated);
             }
             Ok(all)
@@ -102,14 +102,14 @@ fn made(setting: &KubeletSetting, case: &Value) -> Result<Vec<GeneratedConfig>, 
 }
 
 #[test]
-fn kubelets_get_what_the_real_system_gives_them() {
+fn kubelet_configs_are_the_same_as_in_mco() {
     let (setting, cases) = cases();
     assert!(cases.len() > 100);
     let mut wrong = Vec::new();
     for case in &cases {
         let name = case["name"].as_str().unwrap();
-        // While a cluster is installed only one is allowed; a running one numbers them. And no pool is an
-        // error there, but not at installation.
+        // The bootstrap allows only one, while the controller numbers them. Only the controller
+        // fails if there is no pool.
         if name == "two for a pool" || name == "no pool" {
             continue;
         }
@@ -129,7 +129,8 @@ fn kubelets_get_what_the_real_system_gives_them() {
 
 fn compare(name: &str, case: &Value, made: &[GeneratedConfig], wrong: &mut Vec<String>) {
     let mut theirs = case["machineConfigs"].as_array().unwrap().clone();
-    // At installation every pool gets the kernel arguments; in a running cluster the built-in ones.
+    // At bootstrap every pool gets the kernel arguments; in a running cluster only the built-in
+    // ones.
     for config in theirs.iter_mut().filter(|config| config["role"] == "infra") {
         config["kernelArguments"] = Value::Null;
     }

@@ -1,5 +1,5 @@
-//! Mirrors and lists of registries with the answers of the real Machine Config Operator: files that
-//! mean the same, an error where it gives one.
+//! Mirrors and registry lists with the results of the Machine Config Operator: equivalent files,
+//! and an error where MCO fails.
 
 #![allow(
     clippy::disallowed_methods,
@@ -99,7 +99,7 @@ fn registries_and_policies_mean_the_same() {
                     None
                 }
             }
-            // Which of several mistakes is named first does not matter.
+            // Which of several mistakes is reported first does not matter.
             (Err(_), Some(_)) => None,
             (Ok(_), Some(expected)) => Some(format!("expected {expected}")),
             (Err(error), None) => Some(format!("unexpected: {error}")),
@@ -110,9 +110,9 @@ fn registries_and_policies_mean_the_same() {
     assert!(failures.is_empty(), "{count} of {} differ:\n{}", cases.len(), failures.join("\n"));
 }
 
-/// Random mirrors and lists, with the answers of the library that the real system uses.
+/// Random mirrors and lists, with the results of the library that MCO uses.
 #[test]
-fn mirrors_insecure_and_blocked_places_meet_in_the_same_way() {
+fn mirrors_insecure_and_blocked_registries_combine_as_in_mco() {
     let cases = cases("mirrors");
     let mut failures = Vec::new();
     for case in &cases {
@@ -125,7 +125,7 @@ fn mirrors_insecure_and_blocked_places_meet_in_the_same_way() {
         let found = answer(&case).map(|(conf, _)| RegistriesConf::parse(&conf).unwrap());
         let same = match (&found, expect["error"].as_str()) {
             (Ok(conf), None) => shown(conf) == expect["registries"],
-            // The original calls a wildcard's mirrors that cannot be carried over an internal error.
+            // MCO reports an internal error for mirrors of a wildcard that cannot be converted.
             (Err(error), Some(text)) => error.contains(text) || text.contains("internal error"),
             _ => false,
         };
@@ -137,7 +137,7 @@ fn mirrors_insecure_and_blocked_places_meet_in_the_same_way() {
     assert!(failures.is_empty(), "{count} of {} differ:\n{}", cases.len(), failures.join("\n"));
 }
 
-/// Objects come in any order; what is generated does not depend on it.
+/// The order of the objects does not affect the result.
 #[test]
 fn the_order_of_objects_does_not_matter() {
     for mut case in cases("mirrors") {
@@ -157,7 +157,7 @@ fn the_order_of_objects_does_not_matter() {
     }
 }
 
-/// The entries of a file as the cases write them: only what is set.
+/// The entries of a file in the notation of the cases: only what is set.
 fn shown(conf: &RegistriesConf) -> Value {
     let set = |fields: &[(&str, Value)]| {
         let nothing = [json!(""), json!(false), json!([])];

@@ -1,4 +1,4 @@
-//! Recorded cases: folders of templates with what the Machine Config Operator makes of them.
+//! Recorded cases: template directories with what the Machine Config Operator renders from them.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ fn made(case: &Value) -> Result<Vec<GeneratedConfig>, TemplateError> {
 }
 
 #[test]
-fn templates_make_what_the_real_system_makes() {
+fn templates_render_the_same_as_in_mco() {
     let cases = cases();
     assert!(cases.len() > 80);
     let mut wrong = Vec::new();
@@ -67,7 +67,7 @@ fn shown(made: &GeneratedConfig) -> Value {
     })
 }
 
-/// Where the real system names the file or the reason, so do we.
+/// Errors contain the file or the reason wherever MCO's do.
 #[test]
 fn errors_name_the_file_and_the_reason() {
     let error = |name: &str| {

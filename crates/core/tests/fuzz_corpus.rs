@@ -1,4 +1,4 @@
-//! The regression corpus of the fuzz targets: whatever once was interesting stays so.
+//! The regression corpus of the fuzz targets.
 
 #![allow(
     clippy::disallowed_methods,
@@ -9,14 +9,14 @@
 use machinist_core::ignition::robustness;
 
 fn run(target: &str, check: fn(&[u8])) {
-    let folder = format!("{}/../../tests/cases/fuzz/{target}", env!("CARGO_MANIFEST_DIR"));
+    let directory = format!("{}/../../tests/cases/fuzz/{target}", env!("CARGO_MANIFEST_DIR"));
     let mut count = 0;
-    for entry in std::fs::read_dir(&folder).unwrap() {
+    for entry in std::fs::read_dir(&directory).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         check(&bytes);
         count += 1;
     }
-    assert!(count > 0, "{folder} is empty");
+    assert!(count > 0, "{directory} is empty");
 }
 
 #[test]

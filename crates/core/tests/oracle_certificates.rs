@@ -1,4 +1,4 @@
-//! Differential test: the names in certificates, as Go writes them.
+//! Differential test: names in certificates, as Go formats them.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -13,7 +13,7 @@ use machinist_core::template::certificates;
 use serde_json::{Value, json};
 use support::{Oracle, Rng, seed};
 
-/// What Go has names for, and what it has none for.
+/// Attributes that Go has names for, and some that it has none for.
 const TYPES: [[u32; 4]; 9] = [
     [2, 5, 4, 3],
     [2, 5, 4, 5],
@@ -30,7 +30,7 @@ const PARTS: [&str; 14] =
     ["a", "kube-apiserver", " ", "#", ",", "+", "\"", "\\", "<", ">", ";", "@", "é", "日"];
 
 #[test]
-fn names_in_certificates_are_written_as_by_go() {
+fn names_in_certificates_are_formatted_as_in_go() {
     let seed = seed();
     eprintln!("MACHINIST_SEED={seed:#x}");
     let mut rng = Rng::new(seed);
@@ -51,7 +51,7 @@ fn names_in_certificates_are_written_as_by_go() {
         assert_eq!(found["bundleFile"], "RootCAData");
     }
     assert_eq!(certificates(&spec(&bundle)).len(), names.len());
-    // What cannot be read ends its bundle, and not the others.
+    // An unreadable certificate ends its bundle, but not the others.
     let good = answers[0]["pem"].as_str().unwrap();
     let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let mut mixed = spec(&format!("{good}{bad}{good}"));

@@ -1,7 +1,8 @@
-//! The libraries of podman, skopeo and CRI-O read what we write for them, and read it as we mean it.
+//! The libraries of podman, skopeo and CRI-O read the files that Machinist writes, with the
+//! intended meaning.
 //!
-//! `containers/image` and `containers/storage` are asked live. CRI-O itself cannot be had as a Go
-//! module, so the names and types of its settings are those of its source, written down in
+//! `containers/image` and `containers/storage` run in the oracle. CRI-O is not available as a Go
+//! module, so the names and types of its settings come from its source and are recorded in
 //! `tests/cases/crio-settings.json`.
 #![allow(
     clippy::disallowed_methods,
@@ -33,7 +34,7 @@ const BLOB: &str = "dGVzdC1rZXktZGF0YQ==";
 /// Files by their paths.
 type FilesByPath = BTreeMap<String, String>;
 
-/// What is generated for workers from objects and, where wanted, from the templates that we ship.
+/// What is generated for workers from objects and, if requested, from the shipped templates.
 fn made(objects: &[Value], with_templates: bool) -> GenerateOutput {
     fn typed<K: DeserializeOwned>(objects: &[Value], kind: &str) -> Vec<K> {
         let of_kind = objects.iter().filter(|object| object["kind"] == kind);
@@ -88,7 +89,7 @@ fn files(made: &GenerateOutput) -> FilesByPath {
     files.map(|file| (file.path, String::from_utf8(file.contents).unwrap())).collect()
 }
 
-/// The files of objects that are all good.
+/// The files of valid objects.
 #[track_caller]
 fn good(objects: &[Value], with_templates: bool) -> FilesByPath {
     let made = made(objects, with_templates);
@@ -115,14 +116,14 @@ fn text_of(path: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// Asks about many texts at once.
+/// Sends many texts to the oracle at once.
 fn ask(op: &str, texts: &[&String]) -> Vec<Value> {
     let questions: Vec<Value> = texts.iter().map(|text| json!({"op": op, "text": text})).collect();
     Oracle::start().request_all(&questions)
 }
 
 #[test]
-fn every_policy_is_read_and_nothing_in_it_passed_over() {
+fn every_policy_is_read_completely() {
     let key = json!({"policyType": "PublicKey", "publicKey": {"keyData": BLOB}});
     let with_rekor = json!({"policyType": "PublicKey",
         "publicKey": {"keyData": BLOB, "rekorKeyData": BLOB}});
@@ -189,7 +190,7 @@ fn every_policy_is_read_and_nothing_in_it_passed_over() {
 }
 
 #[test]
-fn every_list_of_mirrors_is_read_as_it_is_meant() {
+fn every_mirror_list_is_read_as_intended() {
     let mut compared = 0;
     let texts: Vec<String> = ["registries", "mirrors"]
         .iter()
@@ -253,7 +254,7 @@ fn objects_of(line: &str) -> Vec<Value> {
 }
 
 #[test]
-fn storage_is_set_up_as_the_settings_say() {
+fn storage_settings_are_applied() {
     for (settings, expected) in [
         (json!({"overlaySize": "8G"}), vec!["overlay.size=8G"]),
         (json!({"overlaySize": "8192Mi"}), vec!["overlay.size=8Gi"]),
@@ -269,7 +270,7 @@ fn storage_is_set_up_as_the_settings_say() {
             assert_eq!(answer["driver"], "overlay", "{answer}");
             let mut found: Vec<&str> =
                 answer["options"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-            // The library names the size twice.
+            // The library reports the size twice.
             found.dedup();
             assert_eq!(found, expected);
         }
@@ -277,7 +278,7 @@ fn storage_is_set_up_as_the_settings_say() {
 }
 
 #[test]
-fn cri_o_knows_every_setting_by_its_name_and_type() {
+fn cri_o_knows_the_name_and_type_of_every_setting() {
     let known: Value = serde_json::from_str(&text_of("crio-settings.json")).unwrap();
     let all = runtime(&json!({
         "logLevel": "debug", "pidsLimit": 2048, "logSizeMax": "50Mi", "defaultRuntime": "crun",

@@ -1,5 +1,5 @@
-//! Differential test: reading, lifting, merging, rendering and converting Ignition configs against
-//! the Go libraries themselves, on random configs.
+//! Differential test: parsing, upgrading, merging, rendering and converting random Ignition
+//! configs, compared with the Go libraries.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 use support::configs::{any_config, config_v3};
 use support::{Oracle, Rng, seed};
 
-/// Each comparison ends with whichever comes first. `MACHINIST_VALUES` asks for another number,
+/// Each comparison ends with whichever comes first. `MACHINIST_VALUES` requests another number,
 /// however long it takes.
 const MAX_VALUES: usize = 10_000;
 const MAX_TIME: Duration = Duration::from_secs(20);
 const BATCH: usize = 200;
 
-/// Compares our answers to random questions with the oracle's.
+/// Compares our results for random inputs with the oracle's.
 fn compare(
     mut question: impl FnMut(&mut Rng) -> Value,
     our_answer: impl Fn(&Value) -> Result<Value, String>,
@@ -84,7 +84,7 @@ fn to_value(value: &impl serde::Serialize) -> Value {
 }
 
 #[test]
-fn configs_are_read_as_ignition_reads_them() {
+fn configs_are_parsed_as_in_ignition() {
     let question = |rng: &mut Rng| json!({"op": "parse", "raw": any_config(rng).to_string()});
     let answer = |question: &Value| match ignition::parse(&raw(question)) {
         Ok((ParsedConfig::V3(config), _)) => Ok(to_value(&config)),
@@ -95,7 +95,7 @@ fn configs_are_read_as_ignition_reads_them() {
 }
 
 #[test]
-fn configs_are_lifted_as_the_operator_lifts_them() {
+fn configs_are_upgraded_as_in_mco() {
     let question = |rng: &mut Rng| json!({"op": "upgrade", "raw": any_config(rng).to_string()});
     let answer = |question: &Value| match parse_and_upgrade(&raw(question)) {
         Ok((config, _)) => Ok(to_value(&config)),
@@ -105,7 +105,7 @@ fn configs_are_lifted_as_the_operator_lifts_them() {
 }
 
 #[test]
-fn configs_are_converted_as_the_operator_converts_them() {
+fn configs_are_converted_as_in_mco() {
     let targets =
         ["3.5.0", "3.4.0", "3.3.0", "3.2.0", "3.1.0", "2.2.0", "2.2.0", "3.0.0", "2.4.0", "3.6.0"];
     let question = |rng: &mut Rng| {
@@ -128,7 +128,7 @@ fn several(rng: &mut Rng, config: impl Fn(&mut Rng) -> Value) -> Vec<String> {
 }
 
 #[test]
-fn configs_are_merged_as_ignition_merges_them() {
+fn configs_are_merged_as_in_ignition() {
     let question = |rng: &mut Rng| json!({"op": "merge", "raws": several(rng, config_v3)});
     let answer = |question: &Value| {
         let mut configs = Vec::new();
@@ -142,7 +142,7 @@ fn configs_are_merged_as_ignition_merges_them() {
 }
 
 #[test]
-fn rendering_merges_as_the_operator_merges() {
+fn rendering_merges_as_in_mco() {
     let question = |rng: &mut Rng| json!({"op": "render", "raws": several(rng, any_config)});
     let answer = |question: &Value| {
         let raws = question["raws"].as_array().unwrap().iter().enumerate();
@@ -169,8 +169,8 @@ fn rendering_merges_as_the_operator_merges() {
             Err(error) => Err(error.to_string()),
         }
     };
-    // The oracle does not know the operator's own rule about modes; and a config that is null is
-    // none at all in a MachineConfig.
+    // The oracle lacks MCO's rule about modes; and a null config counts as absent in a
+    // MachineConfig.
     let fine = |raw: &Value| {
         let raw = raw.as_str().unwrap();
         !raw.contains("\"mode\":") && raw != "null"
@@ -185,7 +185,7 @@ fn rendering_merges_as_the_operator_merges() {
 }
 
 #[test]
-fn data_urls_are_decoded_as_the_operator_decodes_them() {
+fn data_urls_are_decoded_as_in_mco() {
     let alphabet = [
         "data:", "data:", "data:", ",", ",", ";", "base64", "=", "/", "text", "plain", "x-",
         "charset", "utf-8", "%20", "%", "%4", "\"", "\\", "a", "aGk=", "aGVsbG8=", "hello", "#",
@@ -213,7 +213,7 @@ fn data_urls_are_decoded_as_the_operator_decodes_them() {
 }
 
 #[test]
-fn urls_are_taken_apart_as_go_takes_them_apart() {
+fn urls_are_parsed_as_in_go() {
     let alphabet = [
         "http", "https", "s3", "data", "://", ":", "/", "//", "?", "#", "%", "%41", "%zz", "[",
         "]", "::1", "@", "a", "b.c", "8080", " ", "é", "\u{7f}", ",", "=", "&", "*", "-", "+", "1",
@@ -228,7 +228,7 @@ fn urls_are_taken_apart_as_go_takes_them_apart() {
 }
 
 #[test]
-fn unit_files_are_read_as_ignition_reads_them() {
+fn unit_files_are_parsed_as_in_ignition() {
     let long = "x".repeat(700);
     let alphabet = [
         "[",

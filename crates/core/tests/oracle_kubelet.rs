@@ -1,5 +1,5 @@
-//! Differential test: kubelet configurations, read and written by Kubernetes' own types and by
-//! ours; and the real types read strictly what we write.
+//! Differential test: kubelet configurations, parsed and written by Kubernetes' types and by ours;
+//! and strict parsing of what we write by Kubernetes' types.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -25,7 +25,7 @@ const CONFIGURATION: &str = "KubeletConfiguration";
 const PATH: &str = "/etc/kubernetes/kubelet.conf";
 
 #[test]
-fn the_real_types_read_strictly_what_we_write() {
+fn the_kubernetes_types_strictly_parse_what_we_write() {
     let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec": {
         "clusterDNSIP": "10.96.0.10",
         "infra": {"status": {"platformStatus": {"type": "None"}}}}});
@@ -56,7 +56,7 @@ fn the_real_types_read_strictly_what_we_write() {
     assert!(texts.len() > 80);
 }
 
-/// The files of the recorded cases, which ours are equal to.
+/// The files of the recorded cases, which equal ours.
 fn recorded() -> Vec<String> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/cases/kubelet.jsonl");
     let text = std::fs::read_to_string(file).unwrap();
@@ -68,7 +68,7 @@ fn recorded() -> Vec<String> {
 }
 
 #[test]
-fn random_configurations_are_read_and_written_as_by_kubernetes() {
+fn random_configurations_are_parsed_and_written_as_in_kubernetes() {
     let seed = seed();
     eprintln!("MACHINIST_SEED={seed:#x}");
     let mut rng = Rng::new(seed);
@@ -111,7 +111,7 @@ fn random_configurations_are_read_and_written_as_by_kubernetes() {
     assert!(good * 3 > compared);
 }
 
-/// A few fields with values that mostly fit.
+/// A few fields with mostly valid values.
 fn configuration(rng: &mut Rng) -> Value {
     object(rng, CONFIGURATION, 6)
 }
@@ -120,7 +120,7 @@ fn object(rng: &mut Rng, name: &'static str, most: usize) -> Value {
     let fields: Vec<&GoField> = KUBELET
         .fields(name)
         .iter()
-        // What Go prints of these depends on more than their value.
+        // What Go prints for these depends on more than their value.
         .filter(|field| !matches!(field.kind, GoType::Quantity) && field.json != "timeAdded")
         .collect();
     let mut object = Map::new();

@@ -1,4 +1,4 @@
-//! Differential test: `to_go_yaml` against the Go library itself, on random values.
+//! Differential test: `to_go_yaml` compared with the Go library, on random values.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -14,7 +14,7 @@ use machinist_core::go::yaml::{go_yaml_error, to_go_yaml};
 use serde_json::{Map, Value, json};
 use support::{Oracle, Rng, seed};
 
-/// The test ends with whichever comes first. `MACHINIST_VALUES` asks for another number of values,
+/// The test ends with whichever comes first. `MACHINIST_VALUES` requests another number of values,
 /// however long it takes.
 const MAX_VALUES: usize = 20_000;
 const MAX_TIME: Duration = Duration::from_secs(20);
@@ -22,7 +22,7 @@ const MAX_TIME: Duration = Duration::from_secs(20);
 /// Values sent to the oracle at once.
 const BATCH: usize = 250;
 
-/// Questions that looking for a smaller failure may cost.
+/// At most this many requests to find a smaller failing value.
 const MAX_SHRINKS: usize = 3_000;
 
 #[test]
@@ -53,9 +53,9 @@ fn yaml_is_what_go_writes() {
     eprintln!("{compared} values are equal, in {:?}", start.elapsed());
 }
 
-/// Cases at the limits, which chance would hardly hit.
+/// Edge cases that random values would hardly hit.
 #[test]
-fn limits_are_where_go_has_them() {
+fn edge_cases_are_written_as_in_go() {
     let mut oracle = Oracle::start();
     let key = |key: String| json!({ key: 1 });
     let mut values = vec![json!("a\u{85}--- b"), json!("a\u{85}---"), json!("\u{85}...\u{85}")];
@@ -71,7 +71,7 @@ fn limits_are_where_go_has_them() {
     for length in [510, 511, 512] {
         values.extend(["\"", "\\", "\t"].map(|c| key(c.repeat(length))));
     }
-    // Every width of a line around the one it is folded at, at every kind of quotes and depth.
+    // Every line width around the folding limit, with every kind of quotes and depth.
     for length in 70..90 {
         for (start, end) in
             [("", ""), ("'", ""), ("\t", ""), ("", " "), ("é", "'"), ("", "\u{2028}")]
@@ -97,7 +97,7 @@ fn question(value: &Value) -> Value {
     json!({"op": "yaml", "value": value})
 }
 
-/// Both write the same, or both have nothing to write.
+/// Both write the same, or both refuse.
 fn agrees(value: &Value, answer: &Value) -> bool {
     match answer.get("yaml") {
         Some(yaml) => go_yaml_error(value).is_none() && *yaml == to_go_yaml(value),
@@ -127,7 +127,7 @@ fn report(oracle: &mut Oracle, value: &Value, seed: u64) -> ! {
     );
 }
 
-/// Values with a little less in them than `value`, the much smaller ones first.
+/// Slightly smaller variants of `value`, the smallest first.
 fn smaller(value: &Value) -> Vec<Value> {
     match value {
         Value::String(text) => smaller_strings(text).into_iter().map(Value::String).collect(),
@@ -225,8 +225,8 @@ fn number(rng: &mut Rng) -> Value {
     }
 }
 
-/// Keys of one mapping. Go has no order for some sets of three keys with digits in them, such as
-/// 2, 10 and 1a, so those with digits are few or all of one shape.
+/// Keys of one mapping. Go has no total order for some sets of three keys with digits in them, such
+/// as 2, 10 and 1a, so those with digits are few or all of one shape.
 fn keys(rng: &mut Rng) -> Vec<String> {
     match rng.below(3) {
         0 => (0..rng.below(3)).map(|_| rng.adversarial_string()).collect(),

@@ -1,4 +1,4 @@
-//! Rules that hold for any configs: over random ones, from a printed seed.
+//! Properties of any configs, tested with random ones from a printed seed.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -64,7 +64,7 @@ fn pool() -> MachineConfigPool {
 }
 
 #[test]
-fn merging_in_one_go_is_merging_one_after_the_other() {
+fn merging_all_at_once_equals_merging_one_after_the_other() {
     let mut rng = rng();
     for _ in 0..RUNS {
         let configs = valid(&mut rng, 3);
@@ -116,7 +116,7 @@ fn a_config_can_follow_itself_and_does_not_differ_from_itself() {
 }
 
 #[test]
-fn a_diff_is_empty_only_where_nothing_changed() {
+fn a_diff_is_empty_only_if_nothing_changed() {
     let mut rng = rng();
     for _ in 0..RUNS {
         let pair = valid(&mut rng, 2);
@@ -129,7 +129,7 @@ fn a_diff_is_empty_only_where_nothing_changed() {
     }
 }
 
-/// Everything in a rendered config has an origin, and every origin is in it.
+/// Everything in a rendered config has an origin, and every origin is in the config.
 #[test]
 fn provenance_is_complete() {
     let mut rng = rng();

@@ -1,4 +1,5 @@
-//! Which image a pool runs: annotation, stream, ControllerConfig, and what may not be said at once.
+//! Which OS image a pool runs: annotation, stream, ControllerConfig, and which of them exclude each
+//! other.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
@@ -17,7 +18,7 @@ fn object<K: DeserializeOwned>(kind: &str, metadata: &Value, spec: &Value) -> K 
     serde_json::from_value(object).unwrap()
 }
 
-/// A pool, the stream that it names, and the image in its annotation.
+/// A pool, the stream that it follows, and the image in its annotation.
 fn pool(name: &str, stream: Option<&str>, image: Option<&str>) -> MachineConfigPool {
     let mut spec = json!({"machineConfigSelector": {"matchLabels": {"for": "all"}}});
     if let Some(stream) = stream {
@@ -65,7 +66,7 @@ fn images(
 }
 
 #[test]
-fn the_image_of_a_pool() {
+fn the_image_of_a_pool_comes_from_annotation_stream_or_controller_config() {
     let (nine, begun) = (streams("nine", "nine"), {
         let mut begun = streams("nine", "nine");
         begun.status = None;
@@ -290,9 +291,9 @@ fn errors_name_the_object_and_the_remedy() {
     }
 }
 
-/// Errors about the object with the streams are told as they are, all others with where they come from.
+/// Errors about the OSImageStream are reported unchanged, all others with their origin.
 #[test]
-fn what_the_pool_says() {
+fn errors_name_their_origin() {
     let configs = [config("50-a", &json!({"kernelArguments": ["a"]}))];
     let configs: Vec<&MachineConfig> = configs.iter().collect();
     for (pool, begins) in [

@@ -1,6 +1,6 @@
-//! Rules of the rollout over random pools, machines, failures and edits: the pool's limit holds at
-//! every step, a paused pool gets no new target, the same world gives the same decision, and a
-//! healthy pool always finishes.
+//! Properties of the rollout over random pools, machines, failures and edits: the pool's limit
+//! holds at every step, a paused pool gets no new target, the same input gives the same decision,
+//! and a healthy pool always finishes.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -21,7 +21,7 @@ use machinist_core::rollout::{
 use serde_json::{Value, json};
 use support::{Rng, seed};
 
-/// What is decided where nobody has asked for anything special.
+/// The decision with the default policy.
 fn decide(pool: &MachineConfigPool, nodes: &[&Node], max: i64) -> RolloutDecision {
     let now = serde_json::from_value(json!("2026-11-15T00:00:00Z")).unwrap();
     decide_rollout(pool, nodes, &RolloutPolicy::default(), max, &now)
@@ -62,7 +62,7 @@ fn set_ready(node: &mut Node, ready: bool) {
             .unwrap();
 }
 
-/// What a machine and its daemon do in a moment.
+/// One step of a machine and its daemon.
 fn run_daemon(rng: &mut Rng, node: &mut Node, failures: bool) {
     let view = NodeView(node);
     let (current, desired) = (view.current_config().to_owned(), view.desired_config().to_owned());
@@ -88,8 +88,8 @@ fn the_limit_holds_and_healthy_pools_finish() {
     let seed = seed();
     eprintln!("MACHINIST_SEED={seed:#x}");
     let mut rng = Rng::new(seed);
-    for world in 0..120 {
-        let failures = world % 2 == 1;
+    for run in 0..120 {
+        let failures = run % 2 == 1;
         let size = 1 + rng.below(20);
         let mut nodes: Vec<Node> = (0..size).map(|index| machine(&mut rng, index)).collect();
         let limits = [json!(1), json!(2), json!(5), json!("10%"), json!("50%"), json!(null)];
@@ -104,7 +104,7 @@ fn the_limit_holds_and_healthy_pools_finish() {
             let views: Vec<&Node> = nodes.iter().collect();
             let max = max_unavailable(&pool, size).unwrap();
             let choice = decide(&pool, &views, max);
-            assert_eq!(choice, decide(&pool, &views, max), "the same world, another decision");
+            assert_eq!(choice, decide(&pool, &views, max), "the same input, another decision");
             let away = views.iter().filter(|node| NodeView(node).is_unavailable()).count();
             let target = pool.spec.configuration.clone().unwrap().name.unwrap();
             if pool.spec.paused == Some(true) {
@@ -114,7 +114,7 @@ fn the_limit_holds_and_healthy_pools_finish() {
                 let limit = usize::try_from(max).unwrap();
                 assert!(
                     away + choice.next.len() <= limit,
-                    "seed {seed:#x} world {world} step {step}: {away} away, {:?} go, at most {limit}",
+                    "seed {seed:#x} run {run} step {step}: {away} away, {:?} go, at most {limit}",
                     choice.next
                 );
             }
@@ -138,16 +138,13 @@ fn the_limit_holds_and_healthy_pools_finish() {
                 }
             }
         }
-        assert!(
-            failures || finished,
-            "seed {seed:#x} world {world}: a healthy pool did not finish"
-        );
+        assert!(failures || finished, "seed {seed:#x} run {run}: a healthy pool did not finish");
     }
 }
 
-/// Every machine that is not where it should be either goes now or has a reason to wait.
+/// Every machine without the target either gets it now or has a reason to wait.
 #[test]
-fn nobody_waits_without_a_reason() {
+fn no_machine_waits_without_a_reason() {
     let mut rng = Rng::new(seed());
     for _ in 0..500 {
         let size = 1 + rng.below(12);
@@ -167,8 +164,8 @@ fn nobody_waits_without_a_reason() {
         for view in views.iter().map(|node| NodeView(node)) {
             let name = view.name().to_owned();
             let there = view.is_updated_to("v1") && view.not_ready().is_none();
-            let told = choice.next.contains(&name) != choice.waiting.contains_key(&name);
-            assert!(there || told, "{name}: {choice:?}");
+            let explained = choice.next.contains(&name) != choice.waiting.contains_key(&name);
+            assert!(there || explained, "{name}: {choice:?}");
         }
     }
 }

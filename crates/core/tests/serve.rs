@@ -1,4 +1,4 @@
-//! Whole answers of the machine config server, and the example of its design document.
+//! Complete responses of the machine config server, and the example of MCO's design document.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -142,7 +142,7 @@ fn in_bootstrap_the_encapsulated_config_is_always_of_the_newest_version() {
 }
 
 #[test]
-fn there_is_no_way_to_3_0() {
+fn a_config_cannot_be_served_as_3_0() {
     let config = empty_config();
     let refusal = assemble(&inputs(&config), &asked(3, 0)).unwrap_err();
     assert!(matches!(refusal, ServeError::Convert(_)), "{refusal}");
@@ -150,7 +150,7 @@ fn there_is_no_way_to_3_0() {
 }
 
 #[test]
-fn certificates_of_the_config_are_replaced_where_they_are() {
+fn certificates_of_the_config_are_replaced_in_place() {
     let file = |path: &str, mode: i64| json!({"path": path, "mode": mode, "contents": {"source": "data:,old", "compression": ""}});
     let config = machine_config(json!({"config": {
         "ignition": {"version": "3.5.0"},
@@ -168,7 +168,7 @@ fn certificates_of_the_config_are_replaced_where_they_are() {
 }
 
 #[test]
-fn kernel_arguments_go_where_the_machine_can_read_them() {
+fn kernel_arguments_are_written_where_the_machine_can_read_them() {
     let with = |arguments: Value| {
         machine_config(json!({
             "kernelArguments": ["first"],
@@ -200,7 +200,7 @@ fn kernel_arguments_go_where_the_machine_can_read_them() {
 }
 
 #[test]
-fn images_are_named_for_the_first_boot() {
+fn images_are_set_for_the_first_boot() {
     let image = "quay.io/os@sha256:1";
     let mut config = empty_config();
     let named = |answer: &Value| -> Value {
@@ -220,7 +220,7 @@ fn images_are_named_for_the_first_boot() {
 }
 
 #[test]
-fn a_config_that_cannot_be_read_is_not_served() {
+fn an_invalid_config_is_not_served() {
     for spec in [json!({}), json!({"config": {"ignition": {"version": "9.0.0"}}})] {
         let refusal = assemble(&inputs(&machine_config(spec)), &asked(3, 5)).unwrap_err();
         assert_eq!(refusal.status(), 500, "{refusal}");
@@ -237,10 +237,11 @@ fn an_old_config_is_served_to_new_machines() {
     assert_eq!(contents(&answer, "/etc/a"), "a");
 }
 
-/// The example at the end of the design document: `GET /config/master?etcd_index=1`. It is compared by what it says: the
-/// document leaves out the version, keeps empty sections, and has the kubeconfig at another place.
+/// The example at the end of MCO's design document: `GET /config/master?etcd_index=1`. It is
+/// compared by meaning: the document omits the version, keeps empty sections, and has the
+/// kubeconfig at another path.
 #[test]
-fn the_example_of_the_design_document() {
+fn the_example_of_mcos_design_document() {
     let example = include_str!("../../../tests/cases/serve/seed-000-answer.json");
     let example: Value = serde_json::from_str(example).unwrap();
     let config = include_str!("../../../tests/cases/serve/seed-000-machine-config.json");
@@ -262,16 +263,16 @@ fn the_example_of_the_design_document() {
     for file in files(&answer) {
         assert_eq!((&file["filesystem"], &file["mode"]), (&json!("root"), &json!(420)));
     }
-    // The templates are still there for whoever does not ask.
+    // The templates remain for requests without an index.
     let unasked = ConfigRequest { etcd_index: None, ..asked };
     let text = String::from_utf8(assemble(&inputs, &unasked).unwrap()).unwrap();
     assert!(text.contains("etcd-{{.etcd_index}}."));
 }
 
 proptest::proptest! {
-    /// Whatever comes from outside has an answer.
+    /// Every untrusted request gets a response.
     #[test]
-    fn requests_from_outside(text in ".{0,60}", version in "[0-9.x-]{0,8}", q in "[0-9.a-]{0,5}") {
+    fn every_request_gets_a_response(text in ".{0,60}", version in "[0-9.x-]{0,8}", q in "[0-9.a-]{0,5}") {
         let accept = format!("a/vnd.coreos.ignition+json;version={version};q={q}, {text}");
         match served_version(Some(&accept), Some(&text)) {
             Ok(version) => assert!(VERSIONS.contains(&(version.major, version.minor)) || version.minor == 0),
@@ -279,7 +280,7 @@ proptest::proptest! {
         }
         for path in [text.clone(), format!("/config/{text}"), format!("/config/%{text}")] {
             if let ServerRoute::Redirect(place) = route("GET", &path, None) {
-                // Whoever follows gets there.
+                // A redirect leads to a route.
                 assert!(!matches!(route("GET", &place, None), ServerRoute::Redirect(_)), "{path:?}");
             }
         }

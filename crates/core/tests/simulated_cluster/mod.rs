@@ -1,5 +1,5 @@
-//! A small world for rollouts: two pools, machines whose daemons follow the node protocol, and
-//! people who edit.
+//! A small cluster for rollouts: two pools, machines whose daemons follow the node protocol, and
+//! administrators who make changes.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use super::support::Rng;
 const INFRA: &str = "node-role.kubernetes.io/infra";
 const WORKER: &str = "node-role.kubernetes.io/worker";
 
-/// What somebody does to the world.
+/// One change by an administrator.
 #[derive(Debug, Clone)]
 pub(super) enum ClusterEdit {
     Pause(usize, bool),
@@ -78,7 +78,7 @@ pub(super) fn policy(index: usize) -> BTreeMap<String, String> {
     list.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Whether [`WINDOW`] is open, told in another way than the code under test tells it. Counted from
+/// Whether [`WINDOW`] is open, calculated in another way than in the code under test: counted from
 /// a Saturday, 1972-01-01.
 pub(super) fn is_window_open(now: Timestamp) -> bool {
     let saturday: Timestamp = "1972-01-01T00:00:00Z".parse().unwrap();
@@ -261,7 +261,7 @@ impl SimulatedCluster {
     }
 }
 
-/// A person allows a restart that waits for it.
+/// An administrator approves a reboot that waits for it.
 pub(super) fn approve_reboot(node: &mut Node) {
     if NodeView(node).awaits_reboot() {
         let desired = annotation(node, DESIRED_CONFIG).to_owned();
@@ -281,7 +281,7 @@ pub(super) fn run_daemon(node: &mut Node) -> bool {
     match annotation(node, STATE) {
         "Done" if current != desired => write(node, STATE, Some("Working")),
         "Degraded" if failed_on.is_empty() => write(node, "test/failed-on", Some(&desired)),
-        // It tries again only what is new.
+        // It retries only if there is something new.
         "Degraded" if failed_on != desired => {
             write(node, "test/failed-on", None);
             write(node, STATE, Some("Working"));
@@ -290,7 +290,7 @@ pub(super) fn run_daemon(node: &mut Node) -> bool {
             write(node, ours::REBOOT_PENDING, Some(&desired));
         }
         "Working" if ready && deferred && !allowed => return false,
-        "Working" if ready => set_ready(node, false), // it restarts
+        "Working" if ready => set_ready(node, false), // it reboots
         "Working" => {
             set_ready(node, true);
             write(node, CURRENT_CONFIG, Some(&desired));

@@ -1,8 +1,9 @@
-//! Random Ignition configs: mostly valid, with the odd mistake, of every version.
+//! Random Ignition configs of every version: mostly valid, with a few mistakes.
 
 use serde_json::{Map, Value, json};
 
 use super::Rng;
+use super::storage_configs::storage;
 
 /// A random config of a random version; one in four is damaged somewhere.
 pub fn any_config(rng: &mut Rng) -> Value {
@@ -121,15 +122,15 @@ fn file_v2(rng: &mut Rng) -> Value {
     Value::Object(file)
 }
 
-fn object(value: Value) -> Map<String, Value> {
+pub(super) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
         _ => Map::new(),
     }
 }
 
-/// Adds a field, one time in `of` (and a little more often than never where `of` is 1).
-fn maybe(
+/// Adds a field, one time in `of` (and a little more often than never if `of` is 1).
+pub(super) fn maybe(
     rng: &mut Rng,
     of: usize,
     map: &mut Map<String, Value>,
@@ -142,16 +143,16 @@ fn maybe(
     }
 }
 
-fn list(rng: &mut Rng, most: usize, mut item: impl FnMut(&mut Rng) -> Value) -> Value {
+pub(super) fn list(rng: &mut Rng, most: usize, mut item: impl FnMut(&mut Rng) -> Value) -> Value {
     let count = rng.below(most + 1);
     Value::Array((0..count).map(|_| item(rng)).collect())
 }
 
-fn strings(rng: &mut Rng, choices: &[&str], most: usize) -> Value {
+pub(super) fn strings(rng: &mut Rng, choices: &[&str], most: usize) -> Value {
     list(rng, most, |r| json!(*r.pick(choices)))
 }
 
-fn path(rng: &mut Rng) -> Value {
+pub(super) fn path(rng: &mut Rng) -> Value {
     let paths = [
         "/etc/a",
         "/etc/b",
@@ -175,7 +176,7 @@ fn path(rng: &mut Rng) -> Value {
     json!(paths[index])
 }
 
-fn mode(rng: &mut Rng) -> Value {
+pub(super) fn mode(rng: &mut Rng) -> Value {
     json!(*rng.pick(&[420, 420, 384, 493, 0, 511, 512, 2541, 4095, 4096, -1]))
 }
 
@@ -214,7 +215,7 @@ fn source(rng: &mut Rng) -> Value {
     json!(if rng.chance(4, 5) { *rng.pick(&common) } else { *rng.pick(&odd) })
 }
 
-fn resource(rng: &mut Rng) -> Value {
+pub(super) fn resource(rng: &mut Rng) -> Value {
     let mut resource = Map::new();
     maybe(rng, 1, &mut resource, "source", source);
     maybe(rng, 6, &mut resource, "compression", |r| json!(*r.pick(&["", "gzip", "gzip", "xz"])));
@@ -244,7 +245,7 @@ fn owner(rng: &mut Rng) -> Value {
     Value::Object(owner)
 }
 
-fn node(rng: &mut Rng) -> Map<String, Value> {
+pub(super) fn node(rng: &mut Rng) -> Map<String, Value> {
     let mut node = Map::new();
     maybe(rng, 1, &mut node, "path", path);
     maybe(rng, 6, &mut node, "user", owner);
@@ -253,122 +254,12 @@ fn node(rng: &mut Rng) -> Map<String, Value> {
     node
 }
 
-fn file(rng: &mut Rng) -> Value {
+pub(super) fn file(rng: &mut Rng) -> Value {
     let mut file = node(rng);
     maybe(rng, 1, &mut file, "contents", resource);
     maybe(rng, 12, &mut file, "append", |r| list(r, 2, resource));
     maybe(rng, 2, &mut file, "mode", mode);
     Value::Object(file)
-}
-
-fn storage(rng: &mut Rng) -> Value {
-    let mut storage = Map::new();
-    maybe(rng, 1, &mut storage, "files", |r| list(r, 4, file));
-    maybe(rng, 4, &mut storage, "directories", |r| {
-        list(r, 2, |r| {
-            let mut directory = node(r);
-            maybe(r, 2, &mut directory, "mode", mode);
-            Value::Object(directory)
-        })
-    });
-    maybe(rng, 4, &mut storage, "links", |r| {
-        list(r, 2, |r| {
-            let mut link = node(r);
-            maybe(r, 1, &mut link, "target", |r| json!(*r.pick(&["/etc/d", "x", "../a", ""])));
-            maybe(r, 3, &mut link, "hard", |r| json!(r.chance(1, 2)));
-            Value::Object(link)
-        })
-    });
-    maybe(rng, 6, &mut storage, "disks", |r| list(r, 2, disk));
-    maybe(rng, 6, &mut storage, "filesystems", |r| list(r, 2, filesystem));
-    maybe(rng, 8, &mut storage, "raid", |r| list(r, 2, raid));
-    maybe(rng, 8, &mut storage, "luks", |r| list(r, 2, luks));
-    Value::Object(storage)
-}
-
-fn disk(rng: &mut Rng) -> Value {
-    let guids = ["", "01234567-89AB-CDEF-EDCB-A98765432101", "x"];
-    let mut disk = object(json!({"device": *rng.pick(&["/dev/a", "/dev/b", "/dev/a", "", "dev"])}));
-    maybe(rng, 3, &mut disk, "wipeTable", |r| json!(r.chance(1, 2)));
-    maybe(rng, 2, &mut disk, "partitions", |r| {
-        list(r, 3, |r| {
-            let mut partition = Map::new();
-            maybe(r, 2, &mut partition, "number", |r| json!(r.below(3)));
-            maybe(r, 2, &mut partition, "label", |r| json!(*r.pick(&["x", "y", "a:b", ""])));
-            maybe(r, 3, &mut partition, "sizeMiB", |r| json!(r.below(100)));
-            maybe(r, 3, &mut partition, "startMiB", |r| json!(r.below(100)));
-            maybe(r, 6, &mut partition, "shouldExist", |r| json!(r.chance(1, 2)));
-            maybe(r, 6, &mut partition, "resize", |r| json!(r.chance(1, 2)));
-            maybe(r, 6, &mut partition, "guid", |r| json!(*r.pick(&guids)));
-            maybe(r, 6, &mut partition, "typeGuid", |r| json!(*r.pick(&guids)));
-            maybe(r, 6, &mut partition, "wipePartitionEntry", |r| json!(r.chance(1, 2)));
-            Value::Object(partition)
-        })
-    });
-    Value::Object(disk)
-}
-
-fn filesystem(rng: &mut Rng) -> Value {
-    let mut filesystem = object(json!({"device": *rng.pick(&["/dev/a", "/dev/c", "/dev/d"])}));
-    maybe(rng, 1, &mut filesystem, "format", |r| {
-        json!(*r.pick(&["ext4", "xfs", "vfat", "swap", "btrfs", "none", "zfs"]))
-    });
-    maybe(rng, 3, &mut filesystem, "label", |r| {
-        json!(*r.pick(&["x", "a-label-of-13", "a-label-of-16-ch", "a-label-of-17-cha", ""]))
-    });
-    maybe(rng, 3, &mut filesystem, "path", |r| json!(*r.pick(&["/var", "/etc/d", "var", ""])));
-    maybe(rng, 3, &mut filesystem, "options", |r| strings(r, &["-m", "-n"], 2));
-    maybe(rng, 4, &mut filesystem, "mountOptions", |r| strings(r, &["ro", "rw"], 2));
-    maybe(rng, 4, &mut filesystem, "wipeFilesystem", |r| json!(r.chance(1, 2)));
-    maybe(rng, 4, &mut filesystem, "uuid", |_| json!("u"));
-    Value::Object(filesystem)
-}
-
-fn raid(rng: &mut Rng) -> Value {
-    let mut raid = object(json!({"name": *rng.pick(&["md0", "md1"])}));
-    maybe(rng, 1, &mut raid, "level", |r| {
-        json!(*r.pick(&["raid1", "0", "linear", "raid10", "raid7", ""]))
-    });
-    maybe(rng, 1, &mut raid, "devices", |r| strings(r, &["/dev/a", "/dev/b", "/dev/c", "x"], 3));
-    maybe(rng, 4, &mut raid, "spares", |r| json!(r.below(2)));
-    maybe(rng, 4, &mut raid, "options", |r| strings(r, &["-a", "-a", "-b"], 2));
-    Value::Object(raid)
-}
-
-fn luks(rng: &mut Rng) -> Value {
-    let mut luks = object(json!({"name": *rng.pick(&["l0", "l1", "a/b"])}));
-    maybe(rng, 1, &mut luks, "device", |r| json!(*r.pick(&["/dev/a", "/dev/b", ""])));
-    maybe(rng, 3, &mut luks, "keyFile", resource);
-    maybe(rng, 4, &mut luks, "label", |r| {
-        json!(*r.pick(&["x", "a-label-that-is-longer-than-forty-seven-characters-is"]))
-    });
-    maybe(rng, 4, &mut luks, "discard", |r| json!(r.chance(1, 2)));
-    maybe(rng, 4, &mut luks, "openOptions", |r| strings(r, &["-a", "-b"], 2));
-    maybe(rng, 4, &mut luks, "options", |r| strings(r, &["-a", "-a"], 2));
-    maybe(rng, 6, &mut luks, "cex", |r| json!({"enabled": r.chance(1, 2)}));
-    maybe(rng, 2, &mut luks, "clevis", |r| {
-        let mut clevis = Map::new();
-        maybe(r, 2, &mut clevis, "tang", |r| {
-            list(r, 2, |r| {
-                let mut tang =
-                    object(json!({"url": *r.pick(&["http://t", "https://u", "ftp://x", ""])}));
-                maybe(r, 1, &mut tang, "thumbprint", |r| json!(*r.pick(&["t", "t", ""])));
-                maybe(r, 4, &mut tang, "advertisement", |r| json!(*r.pick(&["{}", "{", ""])));
-                Value::Object(tang)
-            })
-        });
-        maybe(r, 4, &mut clevis, "tpm2", |r| json!(r.chance(1, 2)));
-        maybe(r, 4, &mut clevis, "threshold", |r| json!(r.below(3)));
-        maybe(
-            r,
-            4,
-            &mut clevis,
-            "custom",
-            |r| json!({"pin": *r.pick(&["tpm2", "sss", "x", ""]), "config": *r.pick(&["c", ""]), "needsNetwork": r.chance(1, 2)}),
-        );
-        Value::Object(clevis)
-    });
-    Value::Object(luks)
 }
 
 fn unit_text(rng: &mut Rng) -> Value {
@@ -453,7 +344,7 @@ fn damage_somewhere(rng: &mut Rng, value: &mut Value) {
             let keys: Vec<String> = map.keys().cloned().collect();
             let key = rng.pick(&keys).clone();
             if rng.chance(1, 12) {
-                // Go matches field names without regard to case.
+                // Go matches field names case-insensitively.
                 if let Some(value) = map.remove(&key) {
                     map.insert(key.to_uppercase(), value);
                 }

@@ -1,8 +1,8 @@
-//! What the differential tests share: the living oracle, a deterministic generator of random
-//! numbers, and a generator of strings that are hard to write down.
+//! What the differential tests share: the oracle process, a deterministic random number generator,
+//! and a generator of strings that are hard to encode.
 //!
-//! The oracle is a small Go program (`tests/oracle`) that answers for the Go libraries we have to
-//! agree with. It is built by `make test`, which also sets `MACHINIST_ORACLE` to its path.
+//! The oracle is a small Go binary (`tests/oracle`) that calls the Go libraries whose results we
+//! must match. `make test` builds it and sets `MACHINIST_ORACLE` to its path.
 #![allow(dead_code, reason = "each test binary uses a part of this module")]
 #![allow(unreachable_pub, reason = "a module of a test binary is not reachable from outside")]
 #![allow(
@@ -16,13 +16,14 @@
 )]
 
 pub mod configs;
+mod storage_configs;
 
 use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
-/// The seed when `MACHINIST_SEED` is not set: the same on every run and every machine.
+/// The seed if `MACHINIST_SEED` is not set: the same on every run and every machine.
 const DEFAULT_SEED: u64 = 0x4d61_6368_696e_6973;
 
 /// The seed of this run: `MACHINIST_SEED` (decimal, or hexadecimal after `0x`), or a fixed one.
@@ -35,9 +36,9 @@ pub fn seed() -> u64 {
     parsed.unwrap_or_else(|error| panic!("MACHINIST_SEED={text}: {error}"))
 }
 
-/// A co-process that answers one JSON line for each JSON line it is sent.
+/// A child process that answers each JSON line with one JSON line.
 ///
-/// It ends with its owner: dropping it closes its input and waits.
+/// Dropping it closes its input and waits for it to exit.
 #[derive(Debug)]
 pub struct Oracle {
     child: Child,
@@ -46,8 +47,8 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Starts the program that `MACHINIST_ORACLE` names. Without it the test fails: a differential
-    /// test that compares with nothing must not pass.
+    /// Starts the binary in `MACHINIST_ORACLE`. Without it the test fails: a differential test that
+    /// compares with nothing must not pass.
     pub fn start() -> Self {
         let Some(path) = std::env::var_os("MACHINIST_ORACLE") else {
             panic!("MACHINIST_ORACLE not set: run through make test");
@@ -62,18 +63,18 @@ impl Oracle {
         Self { child, input, output }
     }
 
-    /// Asks one question and waits for its answer.
+    /// Sends one request and waits for the response.
     pub fn request(&mut self, question: &Value) -> Value {
         let mut answers = self.request_all(std::slice::from_ref(question));
         answers.pop().expect("one answer for one question")
     }
 
-    /// Asks many questions at once, and gives their answers in the same order.
+    /// Sends many requests at once, and returns the responses in the same order.
     pub fn request_all(&mut self, questions: &[Value]) -> Vec<Value> {
         let input = self.input.as_mut().expect("the input is open until the oracle is dropped");
         let output = &mut self.output;
         std::thread::scope(|scope| {
-            // Writing has to go on while answers are read, or both pipes fill up.
+            // Requests must be written while responses are read, or both pipes fill up.
             let writer = scope.spawn(move || {
                 for question in questions {
                     serde_json::to_writer(&mut *input, question)?;
@@ -98,19 +99,20 @@ fn read_response(output: &mut BufReader<ChildStdout>) -> Value {
 impl Drop for Oracle {
     fn drop(&mut self) {
         self.input = None;
-        // The process is gone either way; there is nobody to tell.
+        // The process is gone either way, so an error does not matter.
         let _ = self.child.wait();
     }
 }
 
-/// Random numbers that depend on a seed alone (xorshift64*).
+/// Random numbers that depend only on a seed (xorshift64*).
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator of its own for each seed.
+    /// A separate generator for each seed.
     pub fn new(seed: u64) -> Self {
-        // Seeds that differ in a bit must not give numbers that look alike; zero is no state.
+        // Seeds that differ in one bit must not give similar numbers, and the state must not be
+        // zero.
         let mixed = (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         Self((mixed ^ (mixed >> 31)).max(1))
     }
@@ -123,13 +125,13 @@ impl Rng {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number from 0 up to, and without, `end`; 0 if there is none.
+    /// A number from 0 up to, but not including, `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         let high_bits = self.next_u64() >> 32;
         usize::try_from(high_bits).unwrap_or(0) % end.max(1)
     }
 
-    /// True `times` out of `of`.
+    /// True `times` out of `of` times.
     pub fn chance(&mut self, times: usize, of: usize) -> bool {
         self.below(of) < times
     }
@@ -139,7 +141,7 @@ impl Rng {
         &choices[self.below(choices.len())]
     }
 
-    /// A character of any plane, with those that text formats trip over much more often.
+    /// A character of any plane, more often one that text formats trip over.
     pub fn character(&mut self) -> char {
         const EDGES: [char; 24] = [
             '\u{0}',
@@ -178,14 +180,14 @@ impl Rng {
         u32::try_from(self.below(end)).ok().and_then(char::from_u32).unwrap_or('é')
     }
 
-    /// A string out of parts of `alphabet`, `least` to `most` of them.
+    /// A string of `least` to `most` parts of `alphabet`.
     pub fn string(&mut self, alphabet: &[&str], least: usize, most: usize) -> String {
         let length = least + self.below(most + 1 - least.min(most));
         (0..length).map(|_| *self.pick(alphabet)).collect()
     }
 
-    /// A string that is hard to write down: words with a meaning of their own, quotes and marks,
-    /// things like numbers and times, lines around the usual width, several lines, any character.
+    /// A string that is hard to encode: words with a special meaning, quotes and marks, things like
+    /// numbers and times, lines around the usual width, several lines, any character.
     pub fn adversarial_string(&mut self) -> String {
         match self.below(10) {
             0 => (*self.pick(&WORDS)).to_owned(),
@@ -210,7 +212,7 @@ impl Rng {
         }
     }
 
-    /// Something like a date or a time, seldom a valid one.
+    /// Something like a date or a time, rarely a valid one.
     fn time(&mut self) -> String {
         let mut text = self.string(&["2001", "0000", "1900", "2024", "201"], 1, 1);
         text += &self.string(&["-1-1", "-02-29", "-2-30", "-12-31", "-13-1", "-00-00"], 1, 1);
@@ -220,7 +222,7 @@ impl Rng {
         text + &self.string(&["Z", "z", "+01:00", "-24:60", "+25:00", "+1:00", " -5", ""], 1, 1)
     }
 
-    /// Words with `separator`, and now and then with something else, between them.
+    /// Words separated by `separator`, and now and then by something else.
     fn words(&mut self, separator: &str) -> String {
         let mut text = String::new();
         let odd = 2 + self.below(30);
@@ -237,7 +239,7 @@ impl Rng {
         text
     }
 
-    /// `text` with a few characters put in, taken out or replaced.
+    /// `text` with a few characters inserted, removed or replaced.
     fn mutated(&mut self, text: &str) -> String {
         let mut chars: Vec<char> = text.chars().collect();
         for _ in 0..=self.below(3) {
@@ -254,7 +256,7 @@ impl Rng {
     }
 }
 
-/// Words that YAML, or a reader of it, takes for something else than a string.
+/// Words that YAML, or a reader of it, takes for something other than a string.
 const WORDS: [&str; 64] = [
     "",
     "~",
@@ -322,7 +324,7 @@ const WORDS: [&str; 64] = [
     "...",
 ];
 
-/// Characters that mean something, and some that mean nothing.
+/// Characters with a special meaning, and some without.
 const MARKS: [&str; 56] = [
     " ", " ", " ", " ", "  ", "\n", "\n", "\n\n", "\t", "\r", ":", ": ", ":", "#", " #", "-", "- ",
     "--", "?", "? ", ",", "[", "]", "{", "}", "&", "*", "!", "|", ">", "'", "'", "\"", "\\", "%",
@@ -330,7 +332,7 @@ const MARKS: [&str; 56] = [
     "\u{2028}", "\u{2029}", "\u{feff}", "😀",
 ];
 
-/// What numbers and times are made of.
+/// The characters of numbers and times.
 const NUMERIC: [&str; 32] = [
     "0", "0", "1", "1", "2", "3", "5", "6", "7", "8", "9", "12", "59", "60", "2001", "_", "_", "+",
     "-", ".", ".", ":", ":", "e", "E", "x", "0x", "0b", "0o", "T", "Z", " ",

@@ -1,8 +1,8 @@
-//! Random templates: pieces that fit together more often than not.
+//! Random templates: parts that fit together more often than not.
 
 use crate::support::Rng;
 
-/// A template of a few pieces.
+/// A template of a few parts.
 pub fn template(rng: &mut Rng) -> String {
     let mut text = body(rng, 3);
     if rng.chance(1, 8) {

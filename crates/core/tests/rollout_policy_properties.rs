@@ -1,7 +1,7 @@
-//! Rollouts under a policy in random worlds: two pools, machines with simulated daemons, and people
-//! who pause, edit, move machines and pull plugs. Whatever they do: the limit of a pool holds, a
-//! paused pool gets nothing, windows, canaries and bad configs are respected, and the same world
-//! gives the same decision. When they stop, every pool finishes.
+//! Rollouts under a policy in random clusters: two pools, machines with simulated daemons, and
+//! administrators who pause, edit, move machines and cut the power. Whatever they do: the limit of
+//! a pool holds, a paused pool gets nothing, windows, canaries and bad configs are respected, and
+//! the same input gives the same decision. When they stop, every pool finishes.
 #![allow(
     clippy::disallowed_methods,
     clippy::panic,
@@ -27,7 +27,7 @@ use simulated_cluster::{
 };
 use support::seed;
 
-/// What has to hold for every decision.
+/// The invariants of every decision.
 fn check(
     pool: &MachineConfigPool,
     members: &[&Node],
@@ -37,14 +37,14 @@ fn check(
     decision: &RolloutDecision,
 ) {
     let target = target(pool);
-    assert_eq!(*decision, decide_rollout(pool, members, policy, max, now), "the same world");
+    assert_eq!(*decision, decide_rollout(pool, members, policy, max, now), "the same input");
     let reversed: Vec<&Node> = members.iter().rev().copied().collect();
     let other = decide_rollout(pool, &reversed, policy, max, now);
     assert_eq!((&decision.next, &decision.restart), (&other.next, &other.restart), "any order");
     let given = decision.next.len() + decision.restart.len();
     let away = members.iter().filter(|node| NodeView(node).is_unavailable()).count();
-    let room = usize::try_from(max).unwrap().saturating_sub(away);
-    assert!(given <= room, "{away} away, at most {max}: {decision:?}");
+    let free = usize::try_from(max).unwrap().saturating_sub(away);
+    assert!(given <= free, "{away} away, at most {max}: {decision:?}");
     if pool.spec.paused == Some(true) || policy.bad_configs.contains(&target) {
         assert_eq!(given, 0, "{decision:?}");
     }
@@ -71,10 +71,10 @@ fn check(
         let view = NodeView(node);
         let name = view.name().to_owned();
         let there = view.is_updated_to(&target) && view.not_ready().is_none();
-        let told = usize::from(decision.next.contains(&name))
+        let explained = usize::from(decision.next.contains(&name))
             + usize::from(decision.restart.contains(&name))
             + usize::from(decision.waiting.contains_key(&name));
-        assert_eq!(told, usize::from(!there), "{name}: {decision:?}");
+        assert_eq!(explained, usize::from(!there), "{name}: {decision:?}");
     }
     if let Some(wake) = &decision.wake {
         assert!(wake > now, "{decision:?}");
@@ -104,29 +104,29 @@ proptest! {
         edits in proptest::collection::vec(edit(), 0..60),
         random in any::<u64>(),
     ) {
-        let mut world = SimulatedCluster::new(machines, policies, random);
+        let mut cluster = SimulatedCluster::new(machines, policies, random);
         for edit in &edits {
-            world.edit(edit);
-            world.reconcile_pool(0);
-            world.reconcile_pool(1);
-            world.run_daemons();
+            cluster.edit(edit);
+            cluster.reconcile_pool(0);
+            cluster.reconcile_pool(1);
+            cluster.run_daemons();
         }
-        // The people go home; everything works from here on, and a last config comes.
-        for pool in &mut world.pools {
+        // The edits end; everything works from here on, and a last config arrives.
+        for pool in &mut cluster.pools {
             pool.spec.paused = None;
             pool.spec.configuration.get_or_insert_default().name = Some("v9".to_owned());
         }
-        for node in &mut world.nodes {
+        for node in &mut cluster.nodes {
             set_ready(node, true);
             if annotation(node, STATE) == "Degraded" {
                 write(node, STATE, Some("Working"));
             }
         }
         for _ in 0..1000 {
-            let decisions = [world.reconcile_pool(0), world.reconcile_pool(1)];
-            let lives = world.run_daemons();
+            let decisions = [cluster.reconcile_pool(0), cluster.reconcile_pool(1)];
+            let lives = cluster.run_daemons();
             let quiet = decisions.iter().all(|d| d.next.is_empty() && d.restart.is_empty());
-            if world.is_finished() {
+            if cluster.is_finished() {
                 break;
             }
             if quiet && !lives {
@@ -139,20 +139,20 @@ proptest! {
                 match (wakes.min(), person) {
                     (_, Some(name)) => {
                         let find = |node: &&mut Node| NodeView(node).name() == name;
-                        approve_reboot(world.nodes.iter_mut().find(find).unwrap());
+                        approve_reboot(cluster.nodes.iter_mut().find(find).unwrap());
                     }
-                    (Some(wake), None) => world.now = wake.0,
+                    (Some(wake), None) => cluster.now = wake.0,
                     (None, None) => panic!("stuck: {decisions:#?}"),
                 }
             }
         }
-        prop_assert!(world.is_finished(), "not finished at {}", world.now);
+        prop_assert!(cluster.is_finished(), "not finished at {}", cluster.now);
     }
 }
 
-/// The window of these tests is told rightly here, too.
+/// Checks the simulated window itself.
 #[test]
-fn the_window_of_these_tests() {
+fn the_simulated_window_is_open_at_the_right_times() {
     for (moment, open) in [
         ("2026-11-14T00:59:00Z", false), // Saturday
         ("2026-11-14T01:00:00Z", true),
@@ -165,12 +165,12 @@ fn the_window_of_these_tests() {
     }
 }
 
-/// Thousands of machines wait for the same few without a copy of their names for each.
+/// Thousands of machines share one reason to wait, instead of a copy of the names for each.
 #[test]
 fn many_machines_share_their_reason() {
-    let mut world = SimulatedCluster::new(60, (0, 0), 1);
-    let one = world.nodes[1].clone();
-    world.nodes = (0..5000)
+    let mut cluster = SimulatedCluster::new(60, (0, 0), 1);
+    let one = cluster.nodes[1].clone();
+    cluster.nodes = (0..5000)
         .map(|index| {
             let mut node = one.clone();
             node.metadata.name = Some(format!("node-{index:04}"));
@@ -180,9 +180,9 @@ fn many_machines_share_their_reason() {
             node
         })
         .collect();
-    let nodes: Vec<&Node> = world.nodes.iter().collect();
-    let now = Time(world.now);
-    let decision = decide_rollout(&world.pools[0], &nodes, &RolloutPolicy::default(), 500, &now);
+    let nodes: Vec<&Node> = cluster.nodes.iter().collect();
+    let now = Time(cluster.now);
+    let decision = decide_rollout(&cluster.pools[0], &nodes, &RolloutPolicy::default(), 500, &now);
     let lists: Vec<*const String> = decision
         .waiting
         .values()

@@ -1,4 +1,4 @@
-//! What the controller writes about a pool, from the contract's words.
+//! What the controller writes about a pool.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
 
 use machinist_core::api::names::annotation::machinist as ours;
@@ -54,7 +54,7 @@ fn ask_with(
     })
 }
 
-/// The pool as it is after the writes.
+/// The pool after the writes.
 fn settled(pool: &MachineConfigPool, done: &RenderPlan) -> MachineConfigPool {
     let mut pool = pool.clone();
     if let Some(configuration) = &done.set_configuration {
@@ -64,7 +64,7 @@ fn settled(pool: &MachineConfigPool, done: &RenderPlan) -> MachineConfigPool {
 }
 
 #[test]
-fn a_new_pool_gets_a_config_and_then_nothing_more() {
+fn a_new_pool_gets_a_config_and_then_nothing_changes() {
     let mut configs = vec![arguments("00-a", "a"), arguments("50-b", "b")];
     let pool = pool(&json!({}));
     let first = ask(&pool, &configs).unwrap();
@@ -101,7 +101,7 @@ fn another_source_with_the_same_content_only_changes_the_list() {
 }
 
 #[test]
-fn a_deleted_config_is_made_again_and_an_edited_one_is_repaired() {
+fn a_deleted_config_is_recreated_and_an_edited_one_repaired() {
     let pool = pool(&json!({}));
     let mut configs = vec![arguments("00-a", "a")];
     let first = ask(&pool, &configs).unwrap();
@@ -129,7 +129,7 @@ fn a_pool_that_selects_nothing_is_degraded_only_if_it_ever_had_something() {
 }
 
 #[test]
-fn a_system_without_templates_may_have_pools_without_configs() {
+fn a_cluster_without_templates_may_have_pools_without_configs() {
     for (profile, is_degraded) in
         [(json!({}), true), (json!({"machinist.dev/profile": "none"}), false)]
     {
@@ -146,7 +146,7 @@ fn a_system_without_templates_may_have_pools_without_configs() {
 }
 
 #[test]
-fn the_config_to_blame_is_named() {
+fn the_invalid_config_is_named() {
     let pool = pool(&json!({}));
     let mut configs = vec![arguments("00-a", "a")];
     let first = ask(&pool, &configs).unwrap();
@@ -205,7 +205,7 @@ fn a_rollback_lasts_until_the_sources_change() {
 }
 
 #[test]
-fn an_unfinished_controller_config_is_waited_for() {
+fn rendering_waits_for_an_unfinished_controller_config() {
     let controller_config = |status: Value| -> ControllerConfig {
         serde_json::from_value(json!({
             "apiVersion": "machineconfiguration.openshift.io/v1",

@@ -1,7 +1,10 @@
-//! Image mirrors, policies and runtime settings from the outside: the files that they make, and what
-//! is said about mistakes. The expected values were measured with the real Machine Config Operator.
+//! Image mirrors, policies and runtime settings, tested through the public API: the generated
+//! files, and the errors. The expected values were measured with the Machine Config Operator (MCO).
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
+
+mod errors;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +16,7 @@ use serde_json::{Value, json};
 
 const DIGEST: &str = "@sha256:4207ba569ff014931f1b5d125fe3751936a768e119546683c899eb09f3cdceb0";
 
-/// Objects, as a test writes them down.
+/// The objects of a test.
 #[derive(Default)]
 struct RuntimeObjects {
     image: Value,
@@ -122,14 +125,14 @@ fn key_policy(scopes: &[&str]) -> Value {
 }
 
 #[test]
-fn the_mirror_of_the_seed_is_written_to_the_letter() {
-    let world = RuntimeObjects {
+fn a_digest_mirror_is_written_exactly_as_in_mco() {
+    let objects = RuntimeObjects {
         icsp: vec![json!({"repositoryDigestMirrors": [
             {"source": "quay.io/xiaoyun/test", "mirrors": ["hub.iefcu.cn/xiaoyun/test"]},
         ]})],
         ..RuntimeObjects::default()
     };
-    let files = world.files();
+    let files = objects.files();
     assert_eq!(files.len(), 1, "{files:?}");
     assert_eq!(
         files["/etc/containers/registries.conf"],
@@ -140,20 +143,20 @@ fn the_mirror_of_the_seed_is_written_to_the_letter() {
          [[registry]]\n  prefix = \"\"\n  location = \"quay.io/xiaoyun/test\"\n\
          \n  [[registry.mirror]]\n    location = \"hub.iefcu.cn/xiaoyun/test\"\n    pull-from-mirror = \"digest-only\"\n"
     );
-    let from = &world.generate().generated[0].from;
+    let from = &objects.generate().generated[0].from;
     assert_eq!(from, &["ImageContentSourcePolicy o0"]);
 }
 
 #[test]
-fn the_system_is_not_cut_off_from_its_own_images() {
+fn the_release_images_stay_reachable() {
     let lists = |blocked: &[&str], release: &str, mirrors: &[SourceMirrors<'_>]| {
-        let world = RuntimeObjects {
+        let objects = RuntimeObjects {
             image: json!({"blockedRegistries": blocked}),
             idms: vec![digest(mirrors)],
             release: Some(format!("{release}{DIGEST}")),
             ..RuntimeObjects::default()
         };
-        let made = world.generate();
+        let made = objects.generate();
         let files: Vec<_> = decoded_files(&made.generated[0].machine_config).unwrap();
         let text = |path: &str| {
             let file = files.iter().find(|file| file.path == path).unwrap();
@@ -175,18 +178,18 @@ fn the_system_is_not_cut_off_from_its_own_images() {
         |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect::<BTreeSet<_>>();
     let (reject, accept) =
         (json!([{"type": "reject"}]), json!([{"type": "insecureAcceptAnything"}]));
-    // No mirror has the release: its registry is not blocked, and that is told.
+    // No mirror has the release: its registry is not blocked, and that is reported.
     let blocked = ["block.io", "payload-reg.io", "block-2.io"];
     let found = lists(&blocked, "payload-reg.io/release-image", &[("src.io/x", &["m.io/x"])]);
     let policy = json!({"block.io": reject, "block-2.io": reject});
     assert_eq!(found, (set(&["block.io", "block-2.io"]), policy, 1));
-    // A mirror has it: the registry is blocked, and the release accepted by its name.
+    // A mirror has it: the registry is blocked, and the release allowed by its name.
     let mirrors: SourceMirrors<'_> = ("payload-reg.io/release-image", &["m1.io/p", "m2.io/p"]);
     let found = lists(&blocked, "payload-reg.io/release-image", &[mirrors]);
     let policy = json!({"block.io": reject, "block-2.io": reject, "payload-reg.io": reject,
         "payload-reg.io/release-image": accept});
     assert_eq!(found, (set(&blocked), policy, 0));
-    // The mirror is blocked itself, in part or as a whole.
+    // The mirror itself is blocked, in part or as a whole.
     let blocked = ["quay.io", "block.io/release"];
     let found = lists(&blocked, "quay.io/release", &[("quay.io", &["block.io"])]);
     assert_eq!(found, (set(&["block.io/release"]), json!({"block.io/release": reject}), 1));
@@ -196,7 +199,7 @@ fn the_system_is_not_cut_off_from_its_own_images() {
 }
 
 #[test]
-fn signatures_are_looked_for_wherever_mirrors_have_the_images() {
+fn signatures_are_looked_up_on_all_mirrors() {
     let pinned = format!("a.com/a1/a2@sha256:{}", "0".repeat(64));
     let scopes =
         ["a.com/a1/a2", &pinned, "*.example.com", "foo.example.com/ns/repo", "policy.scope"];
@@ -240,12 +243,12 @@ fn signatures_are_looked_for_wherever_mirrors_have_the_images() {
         ),
     ];
     for (mirrors, expected) in cases {
-        let world = RuntimeObjects {
+        let objects = RuntimeObjects {
             idms: if mirrors.is_empty() { Vec::new() } else { vec![digest(mirrors)] },
             cluster_policies: vec![key_policy(&scopes)],
             ..RuntimeObjects::default()
         };
-        let text = &world.files()["/etc/containers/registries.d/sigstore-registries.yaml"];
+        let text = &objects.files()["/etc/containers/registries.d/sigstore-registries.yaml"];
         let found: BTreeSet<&str> = text
             .lines()
             .filter_map(|line| line.strip_prefix("  \"")?.strip_suffix("\":"))
@@ -256,7 +259,7 @@ fn signatures_are_looked_for_wherever_mirrors_have_the_images() {
 }
 
 #[test]
-fn every_root_of_trust_and_identity_is_written_as_the_tools_read_it() {
+fn every_root_of_trust_and_identity_is_written_in_the_format_of_the_tools() {
     let certificate = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t";
     let policies = [
         json!({"scopes": ["test0.com"], "policy": {
@@ -291,28 +294,29 @@ fn every_root_of_trust_and_identity_is_written_as_the_tools_read_it() {
         "pki": {"caRootsData": certificate, "caIntermediatesData": certificate,
             "subjectEmail": "a@example.com", "subjectHostname": "h.example.com"},
         "signedIdentity": {"type": "matchRepository"}});
-    let world = RuntimeObjects {
+    let objects = RuntimeObjects {
         cluster_policies: policies.to_vec(),
         policies: vec![json!({"namespace": "ns", "scopes": ["mine.io", "test0.com/inside"],
                 "policy": key_policy(&[])["policy"]})],
         ..RuntimeObjects::default()
     };
-    let files = world.files();
+    let files = objects.files();
     let policy: Value = serde_json::from_str(&files["/etc/containers/policy.json"]).unwrap();
     let docker = json!({"test0.com": [fulcio, key], "a/b/c/d": [key], "test3.com/ns/repo": [pki]});
     assert_eq!(policy["transports"]["docker"], docker);
-    // The transport `atomic` knows no scopes of more than three parts.
+    // The transport `atomic` supports no scopes of more than three parts.
     let mut atomic = docker.clone();
     atomic.as_object_mut().unwrap().remove("a/b/c/d");
     assert_eq!(policy["transports"]["atomic"], atomic);
     assert_eq!(policy["default"], json!([{"type": "insecureAcceptAnything"}]));
-    // A namespace has the policies of the cluster, and its own where the cluster says nothing.
+    // A namespace has the policies of the cluster, and its own for scopes that the cluster does not
+    // cover.
     let namespace: Value = serde_json::from_str(&files["/etc/crio/policies/ns.json"]).unwrap();
     let mut expected = docker;
     expected["mine.io"] = json!([{"type": "sigstoreSigned", "keyData": "dGVzdC1rZXktZGF0YQ==",
         "signedIdentity": {"type": "matchRepoDigestOrExact"}}]);
     assert_eq!(namespace["transports"]["docker"], expected);
-    let warnings = &world.generate().generated[0].warnings;
+    let warnings = &objects.generate().generated[0].warnings;
     assert!(
         warnings[0].contains("has conflicting scope(s) [\"test0.com/inside\"]"),
         "{warnings:?}"
@@ -320,14 +324,14 @@ fn every_root_of_trust_and_identity_is_written_as_the_tools_read_it() {
 }
 
 #[test]
-fn an_accepted_registry_with_a_policy_still_needs_the_signature() {
-    let world = RuntimeObjects {
+fn an_allowed_registry_with_a_policy_still_needs_the_signature() {
+    let objects = RuntimeObjects {
         image: json!({"allowedRegistries": ["a.io", "b.io"]}),
         cluster_policies: vec![key_policy(&["a.io"])],
         ..RuntimeObjects::default()
     };
     let policy: Value =
-        serde_json::from_str(&world.files()["/etc/containers/policy.json"]).unwrap();
+        serde_json::from_str(&objects.files()["/etc/containers/policy.json"]).unwrap();
     assert_eq!(policy["default"], json!([{"type": "reject"}]));
     let docker = &policy["transports"]["docker"];
     assert_eq!(docker["b.io"], json!([{"type": "insecureAcceptAnything"}]));
@@ -336,181 +340,7 @@ fn an_accepted_registry_with_a_policy_still_needs_the_signature() {
 }
 
 #[test]
-fn mistakes_name_the_object_the_field_and_the_remedy() {
-    let image = |lists: Value| RuntimeObjects { image: lists, ..RuntimeObjects::default() };
-    let mirrors = |spec: Value| RuntimeObjects { idms: vec![spec], ..RuntimeObjects::default() };
-    let never =
-        |policy: &str| json!({"source": "s.io", "mirrors": ["m.io"], "mirrorSourcePolicy": policy});
-    let blocked = RuntimeObjects {
-        image: json!({"blockedRegistries": ["a.io"]}),
-        cluster_policies: vec![key_policy(&["x.io", "a.io/x"])],
-        ..RuntimeObjects::default()
-    };
-    let not_allowed = RuntimeObjects {
-        image: json!({"allowedRegistries": ["a.io/x"]}),
-        policies: vec![
-            json!({"namespace": "n", "scopes": ["a.io"], "policy": key_policy(&[])["policy"]}),
-        ],
-        ..RuntimeObjects::default()
-    };
-    for (world, expected) in [
-        (
-            image(json!({"insecureRegistries": ["a.io", "foo.*.com"]})),
-            "Image cluster: spec.registrySources.insecureRegistries[1]: invalid entry for insecure registries \"foo.*.com\" (write host",
-        ),
-        (
-            image(json!({"allowedRegistries": ["a.io"], "blockedRegistries": ["b.io"]})),
-            "Image cluster: spec.registrySources.allowedRegistries: invalid images config: only one of AllowedRegistries or BlockedRegistries may be specified (remove one",
-        ),
-        (
-            mirrors(digest(&[("a.io", &["b.io"]), ("https://x.io", &["y.io"])])),
-            "ImageDigestMirrorSet o0: spec.imageDigestMirrors[1].source: invalid format for source \"https://x.io\" (write host",
-        ),
-        (
-            mirrors(digest(&[("a.io", &["b.io", "*.c.io"])])),
-            "ImageDigestMirrorSet o0: spec.imageDigestMirrors[0].mirrors[1]: invalid format for mirror \"*.c.io\" (write host",
-        ),
-        (
-            mirrors(json!({"imageDigestMirrors": [never("NeverContactSource"), never("")]})),
-            "ImageDigestMirrorSet o0: spec.imageDigestMirrors[1].mirrorSourcePolicy: conflicting mirrorSourcePolicy is set for the same source \"s.io\" in imagedigestmirrorsets, imagetagmirrorsets, or imagecontentsourcepolicies (make it the same as in ImageDigestMirrorSet o0 spec.imageDigestMirrors[0])",
-        ),
-        (
-            mirrors(json!({"imageDigestMirrors": [
-                {"source": "s.io", "mirrors": ["m.io", "s.io"], "mirrorSourcePolicy": "NeverContactSource"},
-            ]})),
-            "ImageDigestMirrorSet o0: spec.imageDigestMirrors[0].mirrors[1]: cannot set mirrorSourcePolicy: NeverContactSource if the source \"s.io\" is one of the mirrors (remove",
-        ),
-        (
-            RuntimeObjects {
-                image: json!({"insecureRegistries": ["a.wild.io"]}),
-                ..mirrors(digest(&[("*.wild.io", &["m.io"])]))
-            },
-            "ImageDigestMirrorSet o0: spec.imageDigestMirrors[0].source: the mirrors of \"*.wild.io\" cannot be carried over to \"a.wild.io\" inside it (give",
-        ),
-        (
-            blocked,
-            "ClusterImagePolicy o0: spec.scopes[1]: clusterimagePolicy configured for the scope a.io/x is nested inside blockedRegistries (take it out",
-        ),
-        (
-            not_allowed,
-            "ImagePolicy n/o0: spec.scopes[0]: imagePolicy configured for the scope a.io is not nested inside allowedRegistries (add it",
-        ),
-        (
-            RuntimeObjects {
-                cluster_policies: vec![
-                    json!({"scopes": ["a.io"], "policy": {"rootOfTrust": {"policyType": "PKI"}}}),
-                ],
-                ..RuntimeObjects::default()
-            },
-            "ClusterImagePolicy o0: spec.policy.rootOfTrust.pki: it is missing (set what",
-        ),
-        (
-            RuntimeObjects {
-                image: json!({}),
-                release: Some("busybox".to_owned()),
-                ..RuntimeObjects::default()
-            },
-            "ClusterVersion version: status.desired.image: error parsing reference of release image \"busybox\" (it has",
-        ),
-    ] {
-        let error = world.error();
-        assert!(error.starts_with(expected), "{error}\nexpected\n{expected}");
-    }
-}
-
-fn runtime(settings: &Value) -> RuntimeObjects {
-    let label = "pools.operator.machineconfiguration.openshift.io/worker";
-    let spec = json!({
-        "machineConfigPoolSelector": {"matchLabels": {label: ""}},
-        "containerRuntimeConfig": settings,
-    });
-    RuntimeObjects { runtime: vec![spec], ..RuntimeObjects::default() }
-}
-
-#[test]
-fn settings_of_the_runtime_become_drop_ins() {
-    let files = runtime(&json!({
-        "logLevel": "debug", "pidsLimit": 2048, "logSizeMax": "50Mi", "defaultRuntime": "crun",
-        "overlaySize": "8192M", "additionalArtifactStores": [{"path": "/a/b"}],
-        "additionalLayerStores": [{"path": "/l"}],
-    }))
-    .files();
-    let found: BTreeMap<&str, &str> = files
-        .iter()
-        .map(|(path, text)| (path.rsplit('/').next().unwrap(), text.as_str()))
-        .collect();
-    let line = |name: &str| found[name].strip_prefix("[crio]\n  [crio.runtime]\n    ").unwrap();
-    assert_eq!(line("01-ctrcfg-logLevel"), "log_level = \"debug\"\n");
-    assert_eq!(line("01-ctrcfg-pidsLimit"), "pids_limit = 2048\n");
-    assert_eq!(line("01-ctrcfg-logSizeMax"), "log_size_max = 52428800\n");
-    assert_eq!(line("01-ctrcfg-defaultRuntime"), "default_runtime = \"crun\"\n");
-    assert_eq!(
-        line("01-ctrcfg-additionalArtifactStores"),
-        "additional_artifact_stores = [\"/a/b\"]\n"
-    );
-    assert!(found["storage.conf"].contains("size = \"8192M\""), "{}", found["storage.conf"]);
-    assert!(found["storage.conf"].contains("additionallayerstores = [\"/l:ref\"]"));
-    assert!(files.contains_key("/etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"));
-    assert!(files.contains_key("/etc/containers/storage.conf"));
-    // A limit of 0 is written, a size of 0 is not; and without settings there are no files.
-    let files = runtime(&json!({"pidsLimit": 0, "logSizeMax": 0, "overlaySize": "0"})).files();
-    assert_eq!(files.keys().collect::<Vec<_>>(), ["/etc/crio/crio.conf.d/01-ctrcfg-pidsLimit"]);
-    let nothing = runtime(&json!({})).generate();
-    assert_eq!((nothing.generated.len(), nothing.errors.len()), (1, 0));
-    assert!(!nothing.generated[0].warnings.is_empty());
-}
-
-#[test]
-fn settings_of_the_runtime_are_checked() {
-    for (settings, expected) in [
-        (json!({"pidLimit": 100}), "pidLimit: is not a setting that is known here (correct"),
-        (json!({"pidsLimit": -1}), "pidsLimit: invalid PidsLimit -1 (use"),
-        (json!({"pidsLimit": 19}), "pidsLimit: invalid PidsLimit 19 (use"),
-        (
-            json!({"logSizeMax": "8k"}),
-            "logSizeMax: invalid LogSizeMax \"8k\", cannot be less than 8kB (use",
-        ),
-        (
-            json!({"logSizeMax": 8192}),
-            "logSizeMax: invalid LogSizeMax \"8192\", cannot be less than 8kB (use",
-        ),
-        (
-            json!({"logSizeMax": "52m"}),
-            "logSizeMax: invalid LogSizeMax \"52m\", cannot be less than 8kB (use",
-        ),
-        (json!({"logSizeMax": "x"}), "logSizeMax: \"x\" is no amount (write"),
-        (
-            json!({"overlaySize": "-1G"}),
-            "overlaySize: invalid overlaySize \"-1G\", cannot be less than 0 (use",
-        ),
-        (
-            json!({"logLevel": "bogus"}),
-            "logLevel: invalid LogLevel \"bogus\", must be one of error, fatal, panic, warn, info, debug, or trace (use",
-        ),
-        (
-            json!({"defaultRuntime": "kata"}),
-            "defaultRuntime: invalid DefaultRuntime \"kata\", must be one of crun, runc (use",
-        ),
-        (
-            json!({"additionalImageStores": [{"path": "/a"}, {"path": "a"}]}),
-            "additionalImageStores[1].path: invalid AdditionalImageStores path \"a\": must be an absolute path",
-        ),
-        (
-            json!({"additionalLayerStores": [{"path": "/a//b"}]}),
-            "additionalLayerStores[0].path: invalid AdditionalLayerStores path \"/a//b\": must not contain consecutive forward slashes",
-        ),
-    ] {
-        let error = runtime(&settings).error();
-        let expected = format!("ContainerRuntimeConfig o0: spec.containerRuntimeConfig.{expected}");
-        assert!(error.starts_with(&expected), "{error}\nexpected\n{expected}");
-    }
-    for good in [json!({"pidsLimit": 20}), json!({"logSizeMax": 8193}), json!({"logSizeMax": -1})] {
-        assert_eq!(runtime(&good).generate().errors, []);
-    }
-}
-
-#[test]
-fn pools_that_build_on_others_have_their_registries_from_there() {
+fn custom_pools_inherit_the_registries_of_their_base_pool() {
     let pools = [
         pool("master", &["master"], true),
         pool("worker", &["worker"], false),
