@@ -241,7 +241,7 @@ mod tests {
             ComponentStatus::from_object(OperatorComponent::Daemon, None)
                 .not_ready_reason
                 .unwrap()
-                .contains("not there")
+                .contains("does not exist")
         );
     }
 }

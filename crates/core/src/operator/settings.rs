@@ -317,7 +317,7 @@ mod tests {
             ("server", "maybe", "not one of true, false"),
             ("profile", "openshift", "not one of none, machine, kubernetes"),
             ("controllerReplicas", "0", "from 1 to 5"),
-            ("certificateOverlap", "soon", "write 24h"),
+            ("certificateOverlap", "soon", "use 24h"),
             ("replicas", "2", "unknown setting"),
             ("firstBoot", "join", "machinist server start --first-boot-join"),
             ("firstBoot", "yes", "not one of true, false"),

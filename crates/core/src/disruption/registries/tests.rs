@@ -98,7 +98,7 @@ fn changes_that_may_affect_running_pods_require_a_drain() {
         (
             join(&[PREFIX]),
             join(&["[[registry]]\nprefix = 'a'\nlocation = 'c'\n"]),
-            "another location",
+            "different location",
         ),
         (with(""), with("blocked = true\n"), "different blocked"),
         (with("insecure = true\n"), with(""), "different insecure"),
@@ -108,8 +108,8 @@ fn changes_that_may_affect_running_pods_require_a_drain() {
         (join(&[TAGS]), join(&[TAGS_ONLY]), "mirror m with a different pull-from-mirror"),
         (join(&[BARE]), join(&[TAGS]), "new mirror m"),
         (join(&[TAGS]), join(&[TAGS, MORE_TAGS]), "new mirror n"),
-        (join(&[]), "this is no TOML".to_owned(), "it is no TOML"),
-        ("this is no TOML".to_owned(), join(&[]), "it is no TOML"),
+        (join(&[]), "this is no TOML".to_owned(), "TOML"),
+        ("this is no TOML".to_owned(), join(&[]), "TOML"),
     ];
     for (old, new, expected) in cases {
         let found = because(Some(source(&old)), Some(source(&new))).unwrap_or_default();
