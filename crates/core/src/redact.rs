@@ -169,7 +169,7 @@ impl Redactor {
             Value::String(text) => *text = self.placeholder(text.as_bytes()),
             Value::Array(items) => items.iter_mut().for_each(|item| self.redact_all_strings(item)),
             Value::Object(fields) => {
-                fields.values_mut().for_each(|field| self.redact_all_strings(field))
+                fields.values_mut().for_each(|field| self.redact_all_strings(field));
             }
             _ => {}
         }

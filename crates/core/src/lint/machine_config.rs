@@ -30,7 +30,7 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
             findings.push(plain("spec.extensions", &problem));
         }
         Err(problem @ MachineConfigProblem::UnsupportedMode { .. }) => {
-            findings.push(plain("spec.config", &problem))
+            findings.push(plain("spec.config", &problem));
         }
         Ok(None) => {
             // MCO ignores these without an Ignition config, but no image can install them either.

@@ -174,7 +174,7 @@ fn name_fields(places: &[FieldPath<'_>]) -> String {
         for step in place {
             match step {
                 FieldPathSegment::Key(key) if key.contains(['.', '/']) => {
-                    text += &format!("[{key}]")
+                    text += &format!("[{key}]");
                 }
                 FieldPathSegment::Key(key) if text.is_empty() => text += key,
                 FieldPathSegment::Key(key) => text += &format!(".{key}"),

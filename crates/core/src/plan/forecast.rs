@@ -182,7 +182,7 @@ pub(super) fn forecast_pool(view: &PlanView<'_>, pool: &MachineConfigPool) -> Po
             outlook.blocked = Some(PoolBlocked::Refused { culprit: None, reason });
         }
         Err(error) => {
-            outlook.blocked = Some(PoolBlocked::Unrenderable { reason: error.to_string() })
+            outlook.blocked = Some(PoolBlocked::Unrenderable { reason: error.to_string() });
         }
     }
     outlook
