@@ -84,6 +84,6 @@ pub(crate) fn check_success(command: &Command, output: &ExitOutput) -> Result<()
 }
 
 fn command_line(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+    let parts = std::iter::once(command.get_program()).chain(command.get_args());
+    parts.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
 }

@@ -47,7 +47,7 @@ impl IgnitionRun {
         let setfiles = shims.join("setfiles");
         fs::write(&setfiles, "#!/bin/sh\ncat >/dev/null\n")?;
         fs::set_permissions(&setfiles, fs::Permissions::from_mode(0o755))?;
-        Ok(Self { binary: binary, work: work.to_owned(), namespace: None })
+        Ok(Self { binary, work: work.to_owned(), namespace: None })
     }
 
     /// Fetches from inside a network namespace.

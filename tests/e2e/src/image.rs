@@ -55,9 +55,9 @@ impl ContainerImage {
         let artifact = cache::artifact(artifact)?;
         let text = fs::read_to_string(artifact.join("layers"))?;
         let base = text.lines().map(|line| {
-            let words: Vec<_> = line.split(' ').map(str::to_owned).collect();
+            let fields: Vec<_> = line.split(' ').map(str::to_owned).collect();
             let [name, kind, digest, size, diff_id] =
-                <[String; 5]>::try_from(words).map_err(|_| anyhow!("a bad line: {line}"))?;
+                <[String; 5]>::try_from(fields).map_err(|_| anyhow!("a bad line: {line}"))?;
             Ok(CachedLayer {
                 file: artifact.join(name),
                 kind,
@@ -126,8 +126,8 @@ impl ContainerImage {
 
     /// Sets the command of the image.
     #[must_use]
-    pub fn entrypoint(mut self, words: &[&str]) -> Self {
-        self.entrypoint = words.iter().map(|&word| word.to_owned()).collect();
+    pub fn entrypoint(mut self, args: &[&str]) -> Self {
+        self.entrypoint = args.iter().map(|&arg| arg.to_owned()).collect();
         self
     }
 
@@ -189,10 +189,10 @@ impl ContainerImage {
         let config = serde_json::to_vec(&self.config(&layer))?;
         let mut layers = Vec::new();
         for below in &self.base {
-            let place = blobs.join(&below.digest["sha256:".len()..]);
-            if !place.exists() {
-                fs::hard_link(&below.file, &place)
-                    .or_else(|_| fs::copy(&below.file, &place).map(drop))?;
+            let blob = blobs.join(&below.digest["sha256:".len()..]);
+            if !blob.exists() {
+                fs::hard_link(&below.file, &blob)
+                    .or_else(|_| fs::copy(&below.file, &blob).map(drop))?;
             }
             let CachedLayer { kind, digest, size, .. } = below;
             layers.push(json!({"mediaType": kind, "digest": digest, "size": size}));

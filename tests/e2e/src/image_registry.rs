@@ -124,8 +124,8 @@ impl ImageRegistry {
     /// How often a blob was fetched from the registry.
     pub fn fetch_count(&self, digest: &str) -> Result<usize> {
         let log = self.process.lock().map_err(|_| anyhow!("a test thread died"))?.log();
-        let asked = format!("/blobs/{digest} HTTP");
-        let is_one = |line: &&str| line.contains("\"GET /v2/") && line.contains(&asked);
+        let request = format!("/blobs/{digest} HTTP");
+        let is_one = |line: &&str| line.contains("\"GET /v2/") && line.contains(&request);
         Ok(log.lines().filter(is_one).filter(|line| line.contains("\" 200 ")).count())
     }
 

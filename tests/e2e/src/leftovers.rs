@@ -26,10 +26,10 @@ fn named(lab: &str) -> Result<Vec<String>> {
         }
     }
     for line in fs::read_to_string("/proc/self/mountinfo")?.lines() {
-        let place = line.split(' ').nth(4).unwrap_or_default();
-        let place = format!("{place}/");
-        if place.starts_with(&inside) || place.starts_with(&mounts) {
-            left.push(format!("mount {place}"));
+        let mount_path = line.split(' ').nth(4).unwrap_or_default();
+        let mount_path = format!("{mount_path}/");
+        if mount_path.starts_with(&inside) || mount_path.starts_with(&mounts) {
+            left.push(format!("mount {mount_path}"));
         }
     }
     let mine = |name: &&str| *name == lab || name.starts_with(&format!("{lab}-"));

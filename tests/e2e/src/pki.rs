@@ -72,8 +72,8 @@ impl TestCa {
 impl TestCertificate {
     /// Writes `NAME.crt` and `NAME.key` into a directory. Returns their paths.
     pub fn write_files(&self, dir: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
-        let place = |end: &str| dir.join(format!("{name}.{end}"));
-        let (certificate, key) = (place("crt"), place("key"));
+        let path = |end: &str| dir.join(format!("{name}.{end}"));
+        let (certificate, key) = (path("crt"), path("key"));
         fs::write(&certificate, &self.certificate)
             .with_context(|| format!("write {}", certificate.display()))?;
         fs::write(&key, &self.key).with_context(|| format!("write {}", key.display()))?;

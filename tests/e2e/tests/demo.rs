@@ -36,10 +36,10 @@ impl RunningDemo {
     }
 
     /// Waits until the script has printed something.
-    fn wait_for_output(&mut self, words: &str) {
+    fn wait_for_output(&mut self, expected: &str) {
         let (process, log) = (&mut self.process, "the demo");
-        wait_with_timeout(DEMO_TIMEOUT, &format!("{log} to say {words:?}"), || {
-            let found = process.log().contains(words);
+        wait_with_timeout(DEMO_TIMEOUT, &format!("{log} to say {expected:?}"), || {
+            let found = process.log().contains(expected);
             if !found {
                 process.check_alive()?;
             }
@@ -64,9 +64,9 @@ impl RunningDemo {
         for entry in fs::read_dir(&self.directory)? {
             left.push(format!("file {}", entry?.path().display()));
         }
-        let place = self.directory.to_string_lossy();
+        let directory = self.directory.to_string_lossy();
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        left.extend(mounts.lines().filter(|line| line.contains(&*place)).map(str::to_owned));
+        left.extend(mounts.lines().filter(|line| line.contains(&*directory)).map(str::to_owned));
         for hierarchy in cgroup::hierarchies() {
             let group = hierarchy.join(self.lab.name()).join("machines-of-the-demo");
             if group.exists() {
@@ -78,7 +78,7 @@ impl RunningDemo {
             let command = fs::read(entry?.path().join("cmdline"));
             let command = command.or_else(|_| io::Result::Ok(Vec::new()))?;
             let command = String::from_utf8_lossy(&command).replace('\0', " ");
-            if command.contains(&*place) {
+            if command.contains(&*directory) {
                 left.push(format!("process {command}"));
             }
         }

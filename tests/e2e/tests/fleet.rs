@@ -17,9 +17,9 @@ fn machines_that_fail_crash_and_lose_responses_converge() {
         lost_response: 20,
         ..MachineBehaviour::default()
     };
-    let plan =
+    let fleet_spec =
         FleetSpec { machines: 60, behaviour, watch_per_machine: true, ..FleetSpec::default() };
-    let fleet = Fleet::start(cluster.client(), plan).unwrap();
+    let fleet = Fleet::start(cluster.client(), fleet_spec).unwrap();
     fleet.target_all("rendered-worker-1").unwrap();
     wait_with_timeout(Duration::from_secs(60), "the fleet to arrive", || {
         Ok(fleet.progress("rendered-worker-1")? == (60, 0))
@@ -32,9 +32,9 @@ fn machines_that_fail_crash_and_lose_responses_converge() {
 fn five_thousand_machines_stay_within_their_budget() {
     const MACHINES: usize = 5000;
     let cluster = Cluster::start().unwrap();
-    let plan = FleetSpec { machines: MACHINES, ..FleetSpec::default() };
+    let fleet_spec = FleetSpec { machines: MACHINES, ..FleetSpec::default() };
     let start = Instant::now();
-    let fleet = Fleet::start(cluster.client(), plan).unwrap();
+    let fleet = Fleet::start(cluster.client(), fleet_spec).unwrap();
     let made = start.elapsed();
     let load = CpuLoad::start(cluster.processes());
     fleet.target_all("rendered-worker-1").unwrap();

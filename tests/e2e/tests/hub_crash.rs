@@ -232,7 +232,7 @@ impl CrashTest {
 fn nothing_acknowledged_is_lost_when_the_hub_is_killed() {
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let seed = env_number("MACHINIST_CRASH_SEED", now | 1);
-    let asked = env_number("MACHINIST_CRASH_ROUNDS", 0);
+    let fixed_rounds = env_number("MACHINIST_CRASH_ROUNDS", 0);
     eprintln!("MACHINIST_CRASH_SEED={seed}");
     let start = Instant::now();
     let hub = HubProcess::with_history(Some(HISTORY_EVENTS)).unwrap();
@@ -257,7 +257,11 @@ fn nothing_acknowledged_is_lost_when_the_hub_is_killed() {
     };
     let mut states = (0..WRITERS).map(|n| (format!("w{n}"), (None, 0))).collect();
     let mut rounds = 0;
-    while if asked > 0 { rounds < asked } else { start.elapsed() < TIME_LIMIT && rounds < 20 } {
+    while if fixed_rounds > 0 {
+        rounds < fixed_rounds
+    } else {
+        start.elapsed() < TIME_LIMIT && rounds < 20
+    } {
         test.round(&mut states);
         rounds += 1;
     }

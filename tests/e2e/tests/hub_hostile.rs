@@ -31,14 +31,14 @@ fn dialer(hub: &HubProcess) -> RawTlsDialer {
 
 /// The slowest of ten ordinary requests, each on its own connection.
 fn worst_latency(dialer: &RawTlsDialer) -> Duration {
-    let ask = |_| {
+    let request_bytes = |_| {
         let start = Instant::now();
         let response =
             dialer.request(&request("GET", &format!("{POOLS}/worker"), &[], b"")).unwrap();
         assert_eq!(response.code, 200);
         start.elapsed()
     };
-    (0..10).map(ask).max().unwrap_or_default()
+    (0..10).map(request_bytes).max().unwrap_or_default()
 }
 
 fn is_status(response: &RawHttpResponse, code: u16) -> bool {
@@ -285,11 +285,11 @@ fn ten_thousand_idle_connections_do_not_block_clients() {
     let before = hub.memory();
     let start = Instant::now();
     let connect = |count: u64| {
-        let ask = b"GET /readyz HTTP/1.1\r\nhost: h\r\n\r\n";
+        let request_bytes = b"GET /readyz HTTP/1.1\r\nhost: h\r\n\r\n";
         (0..count)
             .map(|_| {
                 let mut connection = dialer.anonymous().unwrap();
-                connection.write_all(ask).unwrap();
+                connection.write_all(request_bytes).unwrap();
                 let mut code = [0; 12];
                 connection.read_exact(&mut code).unwrap();
                 assert_eq!(&code, b"HTTP/1.1 200");

@@ -45,8 +45,8 @@ fn a_pointer_config_is_followed_over_http_and_https() {
         let url = format!("{}/config/worker", server.url());
         let fetched = ignition.fetch(&pointer_config(&url, Some(&authority))).unwrap();
         assert_eq!(fetched["storage"]["files"][0]["path"], "/etc/greeting");
-        let asked = server.requests();
-        assert!(asked[0].headers["accept"].contains("version=3."), "{asked:?}");
-        assert!(asked[0].headers["user-agent"].starts_with("Ignition/"), "{asked:?}");
+        let requests = server.requests();
+        assert!(requests[0].headers["accept"].contains("version=3."), "{requests:?}");
+        assert!(requests[0].headers["user-agent"].starts_with("Ignition/"), "{requests:?}");
     }
 }

@@ -13,9 +13,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-fn promtool(words: &[&str], file: &Path) {
+fn promtool(args: &[&str], file: &Path) {
     let mut promtool = Command::new("promtool");
-    command::run(promtool.args(words).arg(file)).unwrap();
+    command::run(promtool.args(args).arg(file)).unwrap();
 }
 
 #[test]

@@ -70,8 +70,9 @@ fn rollout(machines: usize) -> RolloutCost {
     .unwrap();
     let behaviour =
         MachineBehaviour { drain: true, reboot: Some(0..=20), ..MachineBehaviour::default() };
-    let plan = FleetSpec { machines, config: config.clone(), behaviour, ..FleetSpec::default() };
-    let fleet = Fleet::start(cluster.client(), plan).unwrap();
+    let fleet_spec =
+        FleetSpec { machines, config: config.clone(), behaviour, ..FleetSpec::default() };
+    let fleet = Fleet::start(cluster.client(), fleet_spec).unwrap();
     let updated = |count: usize, config: &str| {
         wait_with_timeout(Duration::from_secs(900), "the pool to be updated", || {
             let pool = cluster.kubectl(&["get", "mcp", "worker", "-o", "json"])?;

@@ -138,34 +138,34 @@ fn config(pool: usize) -> Value {
 }
 
 /// Creates all nodes and configs.
-pub(crate) async fn create(links: &[BenchConnection], machines: usize) -> Result<()> {
+pub(crate) async fn create(connections: &[BenchConnection], machines: usize) -> Result<()> {
     let objects = (0..machines.div_ceil(MACHINES_PER_POOL)).map(|pool| (CONFIGS, config(pool)));
     let objects = objects.chain((0..machines).map(|machine| (NODES, node(machine))));
     stream::iter(objects.enumerate().map(Ok))
         .try_for_each_concurrent(64, |(index, (path, object))| {
-            let link = &links[index % links.len()];
-            async move { link.request("POST", path, JSON, object.to_string()).await.map(drop) }
+            let connection = &connections[index % connections.len()];
+            async move { connection.request("POST", path, JSON, object.to_string()).await.map(drop) }
         })
         .await
 }
 
 /// Connects all machines, each with its two watches, from the current resource version.
 pub(crate) async fn connect(
-    dialer: &BenchConnector,
+    connector: &BenchConnector,
     machines: usize,
-    clock: &Arc<ChangeTimes>,
+    change_times: &Arc<ChangeTimes>,
 ) -> Result<()> {
     stream::iter((0..machines).map(Ok))
-        .try_for_each_concurrent(16, |machine| connect_one(dialer, machine, clock))
+        .try_for_each_concurrent(16, |machine| connect_one(connector, machine, change_times))
         .await
 }
 
 async fn connect_one(
-    dialer: &BenchConnector,
+    connector: &BenchConnector,
     machine: usize,
-    clock: &Arc<ChangeTimes>,
+    change_times: &Arc<ChangeTimes>,
 ) -> Result<()> {
-    let link = dialer.connect().await.with_context(|| format!("machine {machine}"))?;
+    let connection = connector.connect().await.with_context(|| format!("machine {machine}"))?;
     for (path, name) in [
         (NODES, format!("machine-{machine:05}")),
         (CONFIGS, format!("rendered-{:02}", machine / MACHINES_PER_POOL)),
@@ -173,17 +173,17 @@ async fn connect_one(
         let path = format!(
             "{path}?watch=true&resourceVersion=0&timeoutSeconds=3600&fieldSelector=metadata.name%3D{name}"
         );
-        let mut body = link.send("GET", &path, JSON, Bytes::new()).await?.into_body();
+        let mut body = connection.send("GET", &path, JSON, Bytes::new()).await?.into_body();
         // The watch starts with the existing object, which proves that it runs.
         let first = body.frame().await.context("the watch has ended")??;
         let added = |data: &Bytes| data.starts_with(b"{\"type\":\"ADDED\"");
         ensure!(first.data_ref().is_some_and(added), "the watch began with {first:?}");
-        let (link, clock) = (link.clone(), Arc::clone(clock));
+        let (connection, change_times) = (connection.clone(), Arc::clone(change_times));
         tokio::spawn(async move {
-            let _link = link; // as long as there is a watch
+            let _link = connection; // as long as there is a watch
             while let Some(Ok(frame)) = body.frame().await {
                 if let Some(change) = frame.data_ref().and_then(|data| change_number(data)) {
-                    clock.record_observed(change);
+                    change_times.record_observed(change);
                 }
             }
         });

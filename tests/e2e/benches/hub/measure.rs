@@ -35,18 +35,18 @@ pub(crate) struct Measurements {
 
 pub(crate) async fn measure(api_server: &BenchApiServer, machines: usize) -> Result<Measurements> {
     let seconds = env_number("MACHINIST_BENCH_SECONDS", 10);
-    let dialer = BenchConnector::new(&api_server.kubeconfig, &api_server.address)?;
-    let links = try_join_all((0..WRITER_CONNECTIONS).map(|_| dialer.connect())).await?;
-    machines::create(&links, machines).await?;
+    let connector = BenchConnector::new(&api_server.kubeconfig, &api_server.address)?;
+    let connections = try_join_all((0..WRITER_CONNECTIONS).map(|_| connector.connect())).await?;
+    machines::create(&connections, machines).await?;
     let changes = CHANGES_PER_SECOND * seconds;
-    let clock = ChangeTimes::new(changes);
+    let change_times = ChangeTimes::new(changes);
     let start = Instant::now();
-    machines::connect(&dialer, machines, &clock).await?;
+    machines::connect(&connector, machines, &change_times).await?;
     println!("{}: {machines} machines connected in {:.1?}", api_server.name, start.elapsed());
     let idle = api_server.memory();
-    let delays = delays(&links, machines, changes, &clock).await?;
-    let list = list(&links[0], machines).await?;
-    let writes = writes(&links, machines, Duration::from_secs(seconds as u64)).await?;
+    let delays = delays(&connections, machines, changes, &change_times).await?;
+    let list = list(&connections[0], machines).await?;
+    let writes = writes(&connections, machines, Duration::from_secs(seconds as u64)).await?;
     let megabytes = api_server.memory().max(idle) >> 20;
     println!("{}: {} MB idle, {megabytes} MB at the end", api_server.name, idle >> 20);
     let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
@@ -65,20 +65,21 @@ pub(crate) async fn measure(api_server: &BenchApiServer, machines: usize) -> Res
 
 /// Changes nodes at a steady rate and waits until the last change has reached its machine.
 async fn delays(
-    links: &[BenchConnection],
+    connections: &[BenchConnection],
     machines: usize,
     changes: usize,
-    clock: &Arc<ChangeTimes>,
+    change_times: &Arc<ChangeTimes>,
 ) -> Result<Vec<f64>> {
     let mut tick = tokio::time::interval(Duration::from_secs(1) / CHANGES_PER_SECOND as u32);
     let mut running = Vec::new();
     for number in 0..changes {
         tick.tick().await;
-        let (link, clock) = (links[number % links.len()].clone(), Arc::clone(clock));
+        let (connection, change_times) =
+            (connections[number % connections.len()].clone(), Arc::clone(change_times));
         let path = node_path(number * 7919 % machines);
         running.push(tokio::spawn(async move {
-            clock.record_start(number);
-            link.request("PATCH", &path, MERGE_PATCH, change_patch(number)).await
+            change_times.record_start(number);
+            connection.request("PATCH", &path, MERGE_PATCH, change_patch(number)).await
         }));
     }
     for one in running {
@@ -86,10 +87,10 @@ async fn delays(
     }
     let start = Instant::now();
     loop {
-        if let Some(delays) = clock.delays(changes) {
+        if let Some(delays) = change_times.delays(changes) {
             return Ok(delays);
         }
-        let missing = clock.pending(changes);
+        let missing = change_times.pending(changes);
         ensure!(
             start.elapsed() < Duration::from_secs(30),
             "{} changes never reached their machine: {missing:?}",
@@ -100,11 +101,11 @@ async fn delays(
 }
 
 /// A list of all nodes, in milliseconds: the median of 21.
-async fn list(link: &BenchConnection, machines: usize) -> Result<f64> {
+async fn list(connection: &BenchConnection, machines: usize) -> Result<f64> {
     let mut times = Vec::new();
     for _ in 0..21 {
         let start = Instant::now();
-        let list = link.request("GET", NODES, "application/json", "").await?;
+        let list = connection.request("GET", NODES, "application/json", "").await?;
         times.push(start.elapsed().as_secs_f64() * 1e3);
         ensure!(list.len() > machines * 1000, "the list is too short");
     }
@@ -113,23 +114,25 @@ async fn list(link: &BenchConnection, machines: usize) -> Result<f64> {
 }
 
 /// Writes per second with all writers at once.
-async fn writes(links: &[BenchConnection], machines: usize, time: Duration) -> Result<f64> {
+async fn writes(connections: &[BenchConnection], machines: usize, time: Duration) -> Result<f64> {
     let (count, start) = (Arc::new(AtomicUsize::new(0)), Instant::now());
     let writers = (0..WRITERS).map(|writer| {
-        let (link, count) = (links[writer % links.len()].clone(), Arc::clone(&count));
+        let (connection, count) =
+            (connections[writer % connections.len()].clone(), Arc::clone(&count));
         tokio::spawn(async move {
             // Each writer has its own nodes, so that conflicts do not count.
             let mut machine = writer;
             while start.elapsed() < time {
                 let number = count.fetch_add(1, Ordering::Relaxed);
                 // Without the mark of a timed change.
-                link.request(
-                    "PATCH",
-                    &node_path(machine),
-                    MERGE_PATCH,
-                    change_patch(usize::MAX - number),
-                )
-                .await?;
+                connection
+                    .request(
+                        "PATCH",
+                        &node_path(machine),
+                        MERGE_PATCH,
+                        change_patch(usize::MAX - number),
+                    )
+                    .await?;
                 machine = if machine + WRITERS < machines { machine + WRITERS } else { writer };
             }
             anyhow::Ok(())

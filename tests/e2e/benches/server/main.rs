@@ -72,8 +72,8 @@ fn compare(
     let load = CpuLoad::start(vec![ours.id(), nginx.id()]);
     let (mut best_ours, mut best_nginx) = (0.0f64, 0.0f64);
     for _ in 0..ROUNDS {
-        let one = |rival: &ConfigServer| -> Result<f64> {
-            block_on(measure_rate(&rival.target(config, secure)?, CONNECTIONS, time))
+        let one = |candidate: &ConfigServer| -> Result<f64> {
+            block_on(measure_rate(&candidate.target(config, secure)?, CONNECTIONS, time))
         };
         best_nginx = best_nginx.max(one(nginx)?);
         best_ours = best_ours.max(one(ours)?);

@@ -111,12 +111,12 @@ mod tests {
     fn the_same_seed_gives_the_same_outcome() {
         let behaviour =
             MachineBehaviour { apply: 0..=5000, failure: 50, ..MachineBehaviour::default() };
-        let fates = |seed| -> Vec<_> {
+        let outcomes = |seed| -> Vec<_> {
             (0..50).map(|n| behaviour.outcome(seed, &format!("m{n}"), "c", 0)).collect()
         };
-        assert_eq!(fates(7), fates(7));
-        assert_ne!(fates(7), fates(8));
-        let failing = fates(7).iter().filter(|fate| fate.fails).count();
+        assert_eq!(outcomes(7), outcomes(7));
+        assert_ne!(outcomes(7), outcomes(8));
+        let failing = outcomes(7).iter().filter(|outcome| outcome.fails).count();
         assert!((10..40).contains(&failing), "{failing}");
     }
 

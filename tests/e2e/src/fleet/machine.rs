@@ -153,25 +153,29 @@ impl SimulatedMachine {
     }
 
     /// A timer has fired; `timer_id` is its number.
-    pub fn timer_fired(&mut self, behaviour: &MachineBehaviour, clock: u32) -> Vec<MachineEffect> {
-        if clock != self.timer_id {
+    pub fn timer_fired(
+        &mut self,
+        behaviour: &MachineBehaviour,
+        timer_id: u32,
+    ) -> Vec<MachineEffect> {
+        if timer_id != self.timer_id {
             return Vec::new();
         }
-        let fate = self.outcome(behaviour);
+        let outcome = self.outcome(behaviour);
         match self.phase {
-            UpdatePhase::Applying if fate.crashes => {
+            UpdatePhase::Applying if outcome.crashes => {
                 // The machine loses its state. The next observation makes it start over.
                 self.attempt += 1;
                 self.start_update(behaviour, "Working")
             }
-            UpdatePhase::Applying if fate.fails => {
+            UpdatePhase::Applying if outcome.fails => {
                 self.attempt += 1;
                 self.enter(UpdatePhase::Failed);
                 let reason = format!("simulated failure of {}", self.target);
                 let says = vec![("state", "Degraded".to_owned()), ("reason", reason)];
                 vec![MachineEffect::Annotate(says), MachineEffect::SetTimer(RETRY_DELAY)]
             }
-            UpdatePhase::Applying if fate.reboot.is_none() => self.resume(behaviour),
+            UpdatePhase::Applying if outcome.reboot.is_none() => self.resume(behaviour),
             UpdatePhase::Applying if self.deferred => {
                 self.is_applied = true;
                 let mut effects = vec![MachineEffect::Annotate(vec![(

@@ -112,13 +112,13 @@ fn ready_condition(is: bool) -> Value {
 
 impl Fleet {
     /// Creates the nodes and starts the machines.
-    pub fn start(client: kube::Client, plan: FleetSpec) -> Result<Self> {
-        let names: Vec<_> = (0..plan.machines).map(|n| plan.machine_name(n)).collect();
+    pub fn start(client: kube::Client, spec: FleetSpec) -> Result<Self> {
+        let names: Vec<_> = (0..spec.machines).map(|n| spec.machine_name(n)).collect();
         let updates = Arc::new(AtomicU64::new(0));
         let task = crate::block_on(async {
-            create_nodes(&client, &plan).await?;
+            create_nodes(&client, &spec).await?;
             let runner =
-                runner::FleetRunner::new(client.clone(), plan, Arc::clone(&updates)).await?;
+                runner::FleetRunner::new(client.clone(), spec, Arc::clone(&updates)).await?;
             anyhow::Ok(runtime().spawn(runner.run()))
         })?;
         Ok(Self { client, names, updates, task })
@@ -179,11 +179,11 @@ impl Drop for Fleet {
     }
 }
 
-async fn create_nodes(client: &kube::Client, plan: &FleetSpec) -> Result<()> {
+async fn create_nodes(client: &kube::Client, spec: &FleetSpec) -> Result<()> {
     let api = Api::<Node>::all(client.clone());
-    stream::iter(0..plan.machines)
+    stream::iter(0..spec.machines)
         .map(|n| {
-            let (api, node) = (api.clone(), plan.node_object(n));
+            let (api, node) = (api.clone(), spec.node_object(n));
             async move {
                 let status = node["status"].clone();
                 let node: Node = serde_json::from_value(node)?;

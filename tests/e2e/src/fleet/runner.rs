@@ -28,7 +28,7 @@ enum FleetEvent {
 /// All machines of a fleet and their connection to the API server.
 pub(super) struct FleetRunner {
     api: Api<Node>,
-    plan: FleetSpec,
+    spec: FleetSpec,
     machines: HashMap<String, SimulatedMachine>,
     version: String,
     sender: mpsc::UnboundedSender<FleetEvent>,
@@ -40,27 +40,27 @@ pub(super) struct FleetRunner {
 impl FleetRunner {
     pub(super) async fn new(
         client: kube::Client,
-        plan: FleetSpec,
+        spec: FleetSpec,
         updates: Arc<AtomicU64>,
     ) -> Result<Self> {
         let api = Api::<Node>::all(client);
         let (sender, receiver) = mpsc::unbounded_channel();
-        let list = api.list_metadata(&selector(&plan)).await.context("list the fleet")?;
+        let list = api.list_metadata(&selector(&spec)).await.context("list the fleet")?;
         for node in list.items {
             send_node(&sender, node);
         }
         let version = list.metadata.resource_version.unwrap_or_default();
         let machine =
-            |n| (plan.machine_name(n), SimulatedMachine::new(&plan.machine_name(n), plan.seed));
-        let machines = (0..plan.machines).map(machine).collect();
+            |n| (spec.machine_name(n), SimulatedMachine::new(&spec.machine_name(n), spec.seed));
+        let machines = (0..spec.machines).map(machine).collect();
         let permits = Arc::new(Semaphore::new(MAX_CONCURRENT_REQUESTS));
-        Ok(Self { api, plan, machines, version, sender, receiver, permits, updates })
+        Ok(Self { api, spec, machines, version, sender, receiver, permits, updates })
     }
 
     /// Runs until it is aborted.
     pub(super) async fn run(mut self) {
         let mut watches = tokio::task::JoinSet::new();
-        for what in watch_params(&self.plan) {
+        for what in watch_params(&self.spec) {
             let (api, version) = (self.api.clone(), self.version.clone());
             watches.spawn(watch(api, what, version, self.sender.clone()));
         }
@@ -68,12 +68,12 @@ impl FleetRunner {
             let (name, effects) = match event {
                 FleetEvent::NodeChanged(name, annotations) => {
                     let Some(machine) = self.machines.get_mut(&name) else { continue };
-                    let effects = machine.observe(&self.plan.behaviour, &annotations);
+                    let effects = machine.observe(&self.spec.behaviour, &annotations);
                     (name, effects)
                 }
-                FleetEvent::Timer(name, clock) => {
+                FleetEvent::Timer(name, timer_id) => {
                     let Some(machine) = self.machines.get_mut(&name) else { continue };
-                    let effects = machine.timer_fired(&self.plan.behaviour, clock);
+                    let effects = machine.timer_fired(&self.spec.behaviour, timer_id);
                     (name, effects)
                 }
             };
@@ -86,7 +86,7 @@ impl FleetRunner {
     /// Performs the effects of one machine in order. The wake starts after the writes have been accepted.
     fn perform(&self, name: String, effects: Vec<MachineEffect>) {
         let Some(machine) = self.machines.get(&name) else { return };
-        let (clock, fate) = (machine.timer_id(), machine.outcome(&self.plan.behaviour));
+        let (timer_id, outcome) = (machine.timer_id(), machine.outcome(&self.spec.behaviour));
         let (api, sender) = (self.api.clone(), self.sender.clone());
         let (permits, updates) = (Arc::clone(&self.permits), Arc::clone(&self.updates));
         tokio::spawn(async move {
@@ -96,7 +96,7 @@ impl FleetRunner {
                     MachineEffect::Annotate(says) => {
                         let patch = annotations(&says);
                         // A machine that lost the response sends the same write again.
-                        for _ in 0..=u8::from(fate.loses_response) {
+                        for _ in 0..=u8::from(outcome.loses_response) {
                             write(&api, &permits, &name, false, &patch).await;
                             updates.fetch_add(1, Ordering::Relaxed);
                         }
@@ -109,7 +109,7 @@ impl FleetRunner {
                     MachineEffect::SetTimer(after) => {
                         sleep(after).await;
                         // The fleet may have stopped.
-                        let _ = sender.send(FleetEvent::Timer(name.clone(), clock));
+                        let _ = sender.send(FleetEvent::Timer(name.clone(), timer_id));
                     }
                 }
             }
@@ -118,16 +118,16 @@ impl FleetRunner {
 }
 
 /// One list for all machines, or one for each.
-fn watch_params(plan: &FleetSpec) -> Vec<ListParams> {
-    if !plan.watch_per_machine {
-        return vec![selector(plan)];
+fn watch_params(spec: &FleetSpec) -> Vec<ListParams> {
+    if !spec.watch_per_machine {
+        return vec![selector(spec)];
     }
-    let one = |n| ListParams::default().fields(&format!("metadata.name={}", plan.machine_name(n)));
-    (0..plan.machines).map(one).collect()
+    let one = |n| ListParams::default().fields(&format!("metadata.name={}", spec.machine_name(n)));
+    (0..spec.machines).map(one).collect()
 }
 
-fn selector(plan: &FleetSpec) -> ListParams {
-    ListParams::default().labels(&format!("{FLEET_LABEL}={}", plan.prefix))
+fn selector(spec: &FleetSpec) -> ListParams {
+    ListParams::default().labels(&format!("{FLEET_LABEL}={}", spec.prefix))
 }
 
 fn annotations(says: &[(&'static str, String)]) -> Value {

@@ -61,6 +61,6 @@ impl NetworkPort {
 }
 
 /// Runs `ip` with arguments separated by spaces.
-pub(crate) fn ip(words: &str) -> Result<()> {
-    run_args("ip", words.split(' ')).map(drop).with_context(|| format!("ip {words}"))
+pub(crate) fn ip(args: &str) -> Result<()> {
+    run_args("ip", args.split(' ')).map(drop).with_context(|| format!("ip {args}"))
 }

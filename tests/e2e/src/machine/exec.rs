@@ -18,8 +18,8 @@ const ENVIRONMENT: [&str; 5] = [
 
 impl Machine {
     /// Runs a command in the machine. Any exit code is accepted.
-    pub fn exec(&self, words: &[&str]) -> Result<ExitOutput> {
-        command::output(&mut self.command_inside(words)?)
+    pub fn exec(&self, args: &[&str]) -> Result<ExitOutput> {
+        command::output(&mut self.command_inside(args)?)
     }
 
     /// Runs a shell script in the machine, which must succeed. Returns its stdout.
@@ -72,11 +72,11 @@ impl Machine {
     }
 
     /// A command that runs inside the machine's namespaces.
-    pub fn command_inside(&self, words: &[&str]) -> Result<Command> {
+    pub fn command_inside(&self, args: &[&str]) -> Result<Command> {
         let leader = self.supervisor.leader()?.as_raw_nonzero().to_string();
         let mut command = Command::new("nsenter");
         command.args(["-t", &leader, "-m", "-u", "-i", "-p", "-n", "-C", "-r", "-w", "--"]);
-        command.args(ENVIRONMENT).args(words);
+        command.args(ENVIRONMENT).args(args);
         Ok(command)
     }
 }

@@ -24,8 +24,8 @@ impl FileTree {
     }
 
     fn add(&mut self, root: &Path, path: &str) -> Result<()> {
-        let place = root.join(path.trim_start_matches('/'));
-        let entries = fs::read_dir(&place).with_context(|| format!("read directory {path}"))?;
+        let target = root.join(path.trim_start_matches('/'));
+        let entries = fs::read_dir(&target).with_context(|| format!("read directory {path}"))?;
         for entry in entries.flatten() {
             let below = format!("{}/{}", path.trim_end_matches('/'), entry.file_name().display());
             let Ok(meta) = entry.path().symlink_metadata() else { continue };

@@ -129,8 +129,8 @@ impl Sysroot {
     fn deployment(&self, entry: &BlsEntry) -> Result<PathBuf> {
         let link = entry.options.split(' ').find_map(|word| word.strip_prefix("ostree="));
         let link = link.context("a loader entry without ostree=")?;
-        let place = self.path.join(link.trim_start_matches('/'));
-        place.canonicalize().with_context(|| format!("follow {link}"))
+        let target = self.path.join(link.trim_start_matches('/'));
+        target.canonicalize().with_context(|| format!("follow {link}"))
     }
 
     /// What the loader starts: the default entry, unless a test has selected another one.
@@ -166,9 +166,9 @@ impl Sysroot {
 
     /// Undoes [`Sysroot::mount_deployment`].
     pub(super) fn unmount_deployment(at: &Path) -> Result<()> {
-        for place in [at.join("var"), at.to_owned()] {
-            if is_mounted(&place)? {
-                run(Command::new("umount").arg(&place))?;
+        for target in [at.join("var"), at.to_owned()] {
+            if is_mounted(&target)? {
+                run(Command::new("umount").arg(&target))?;
             }
         }
         Ok(())

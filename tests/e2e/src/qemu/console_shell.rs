@@ -60,19 +60,19 @@ fn send(stream: &mut UnixStream, script: &str, limit: Duration) -> Result<Option
 fn send_line(
     stream: &mut UnixStream,
     line: &str,
-    word: &str,
+    marker: &str,
     limit: Duration,
 ) -> Result<Option<ExitOutput>> {
     stream.write_all(line.as_bytes())?;
-    let (start, mut heard, mut buffer) = (Instant::now(), Vec::new(), [0; 4096]);
+    let (start, mut received, mut buffer) = (Instant::now(), Vec::new(), [0; 4096]);
     while start.elapsed() < limit {
         match stream.read(&mut buffer) {
             Ok(0) => bail!("the console is closed"),
-            Ok(count) => heard.extend_from_slice(&buffer[..count]),
+            Ok(count) => received.extend_from_slice(&buffer[..count]),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error).context("read the console"),
         }
-        if let Some(output) = parse(&String::from_utf8_lossy(&heard), word) {
+        if let Some(output) = parse(&String::from_utf8_lossy(&received), marker) {
             return Ok(Some(output));
         }
     }
@@ -80,14 +80,14 @@ fn send_line(
 }
 
 /// Finds `<word:code:stdout:stderr>`. The echo of the command itself has no number there.
-fn parse(heard: &str, word: &str) -> Option<ExitOutput> {
+fn parse(received: &str, marker: &str) -> Option<ExitOutput> {
     let text = |part: &str| {
         let bytes = BASE64_STANDARD.decode(part).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
-    heard.split('<').skip(1).find_map(|rest| {
+    received.split('<').skip(1).find_map(|rest| {
         let mut parts = rest.split_once('>')?.0.split(':');
-        parts.next().filter(|found| *found == word)?;
+        parts.next().filter(|found| *found == marker)?;
         let code = parts.next()?.parse().ok()?;
         Some(ExitOutput { code, stdout: text(parts.next()?)?, stderr: text(parts.next()?)? })
     })
@@ -99,8 +99,9 @@ mod tests {
 
     #[test]
     fn the_reply_is_distinguished_from_the_echo() {
-        let heard = "echo \"<run:$c:$(base64 -w0 /run/o):x>\"\r\n<probe:42::>\r\n<run:3:aGk=:>\r\n";
-        let output = parse(heard, "run").unwrap();
+        let received =
+            "echo \"<run:$c:$(base64 -w0 /run/o):x>\"\r\n<probe:42::>\r\n<run:3:aGk=:>\r\n";
+        let output = parse(received, "run").unwrap();
         assert_eq!((output.code, output.stdout.as_str()), (3, "hi"));
         assert_eq!(parse("<run:3:aGk", "run"), None);
     }

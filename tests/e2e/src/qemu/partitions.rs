@@ -39,8 +39,8 @@ pub(super) fn make(
     ROOT.mount(&image, &root)?;
     let filled = install(&image, &root, fill);
     // Both, even after an error; otherwise the janitor has to do it.
-    for place in [root.join("boot"), root] {
-        let _ = run(Command::new("umount").arg(place));
+    for mount_point in [root.join("boot"), root] {
+        let _ = run(Command::new("umount").arg(mount_point));
     }
     filled?;
     write_table(&image).context("write the partition table")?;
@@ -85,8 +85,9 @@ impl Partition {
 
 /// Writes the first sector: the code that boots the active partition, and the partition table.
 fn write_table(image: &Path) -> Result<()> {
-    let places = ["/usr/lib/EXTLINUX/mbr.bin", "/usr/lib/syslinux/mbr/mbr.bin"].map(PathBuf::from);
-    let code = places.iter().find(|place| place.exists());
+    let candidates =
+        ["/usr/lib/EXTLINUX/mbr.bin", "/usr/lib/syslinux/mbr/mbr.bin"].map(PathBuf::from);
+    let code = candidates.iter().find(|mount_point| mount_point.exists());
     let code = fs::read(code.context("environment: extlinux missing, run make testkit")?)?;
     let mut file = File::options().write(true).open(image)?;
     file.write_all(&code[..code.len().min(440)])?;

@@ -43,16 +43,16 @@ const TARGET_RULE: &str = "every target is the pool's config";
 const CAUSE_RULE: &str = "every change has a cause";
 
 /// All violations, in order.
-pub fn check(log: &RecordedLog, slack: ReactionTime) -> Vec<RuleViolation> {
-    let mut world = CheckerState { slack, ..CheckerState::default() };
+pub fn check(log: &RecordedLog, reaction_time: ReactionTime) -> Vec<RuleViolation> {
+    let mut checker = CheckerState { reaction_time, ..CheckerState::default() };
     for entry in &log.entries {
         match entry.kind.as_str() {
-            "Node" => world.observe_node(entry),
-            "MachineConfigPool" => world.observe_pool(entry),
+            "Node" => checker.observe_node(entry),
+            "MachineConfigPool" => checker.observe_pool(entry),
             _ => {}
         }
     }
-    world.violations
+    checker.violations
 }
 
 /// A pool and its recent history.
@@ -79,7 +79,7 @@ struct PoolMember {
 
 #[derive(Debug, Default)]
 struct CheckerState {
-    slack: ReactionTime,
+    reaction_time: ReactionTime,
     pools: BTreeMap<String, PoolHistory>,
     nodes: BTreeMap<String, PoolMember>,
     /// Since when a node has not been ready.
@@ -165,9 +165,9 @@ impl CheckerState {
                 format!("has no pool but was sent to {desired}"),
             );
         };
-        let slack = u64::try_from(self.slack.0.as_millis()).unwrap_or(u64::MAX);
+        let reaction_time = u64::try_from(self.reaction_time.0.as_millis()).unwrap_or(u64::MAX);
         let Some(pool) = self.pools.get(&name) else { return };
-        let recent = |since: &u64| since.saturating_add(slack) >= entry.at;
+        let recent = |since: &u64| since.saturating_add(reaction_time) >= entry.at;
         // Whether this is the pool's config, or one that it had until a moment ago.
         let known = pool.configs.iter().enumerate().any(|(n, (_, config))| {
             let until = pool.configs.get(n + 1).map(|(at, _)| at);
@@ -212,10 +212,12 @@ impl CheckerState {
 
     /// How many nodes of a pool are unavailable: updating, or not ready for longer than the controller can have missed.
     fn unavailable(&self, pool: &str, target: &str, entry: &LogEntry) -> usize {
-        let slack = u64::try_from(self.slack.0.as_millis()).unwrap_or(u64::MAX);
+        let reaction_time = u64::try_from(self.reaction_time.0.as_millis()).unwrap_or(u64::MAX);
         let is_away = |(name, member): &(&String, &PoolMember)| {
-            let down =
-                self.not_ready_since.get(*name).is_some_and(|since| since + slack < entry.at);
+            let down = self
+                .not_ready_since
+                .get(*name)
+                .is_some_and(|since| since + reaction_time < entry.at);
             member.pool.as_deref() == Some(pool) && (member.view.is_updating(target) || down)
         };
         self.nodes.iter().filter(is_away).count()

@@ -92,14 +92,14 @@ fn table(api_server: &ApiServer) {
     api_server.patch(&format!("{POOLS}/tabled/status"), "merge-patch+json", &status);
     let path = format!("{POOLS}?fieldSelector=metadata.name%3Dtabled");
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-    let question = TestRequest {
+    let request = TestRequest {
         method: Method::GET,
         path: &path,
         body: Vec::new(),
         content_type: "application/json",
         accept,
     };
-    let table = api_server.request(question).unwrap().body;
+    let table = api_server.request(request).unwrap().body;
     assert_eq!((&table["kind"], &table["apiVersion"]), (&json!("Table"), &json!("meta.k8s.io/v1")));
     let columns: Vec<&str> = table["columnDefinitions"]
         .as_array()
@@ -208,14 +208,14 @@ fn partial_metadata(api_server: &ApiServer) {
     create(api_server, CONFIGS, &config("partial"));
     let accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
     let path = format!("{CONFIGS}/partial");
-    let question = TestRequest {
+    let request = TestRequest {
         method: Method::GET,
         path: &path,
         body: Vec::new(),
         content_type: "application/json",
         accept,
     };
-    let object = api_server.request(question).unwrap().body;
+    let object = api_server.request(request).unwrap().body;
     assert_eq!(object["kind"], "PartialObjectMetadata", "{object}");
     assert!(object.get("spec").is_none());
 }
@@ -253,14 +253,14 @@ fn discovery(api_server: &ApiServer) {
 fn aggregated_discovery(api_server: &ApiServer) {
     let accept =
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-    let question = TestRequest {
+    let request = TestRequest {
         method: Method::GET,
         path: "/apis",
         body: Vec::new(),
         content_type: "application/json",
         accept,
     };
-    let list = api_server.request(question).unwrap().body;
+    let list = api_server.request(request).unwrap().body;
     assert_eq!(list["kind"], "APIGroupDiscoveryList");
     let ours = list["items"]
         .as_array()

@@ -36,7 +36,7 @@ fn populate(fixture: &mut ControllerFixture, machines: usize) {
 fn rollout(
     fixture: &mut ControllerFixture,
     round: u32,
-    mut trouble: impl FnMut(&mut ControllerFixture, u32),
+    mut inject_fault: impl FnMut(&mut ControllerFixture, u32),
 ) {
     let before = fixture.wait_for_new_config("worker", "");
     fixture.apply(&file("60-round", "worker", "/etc/round", &format!("round {round}")));
@@ -45,7 +45,7 @@ fn rollout(
         if Instant::now() >= end {
             break;
         }
-        trouble(fixture, n);
+        inject_fault(fixture, n);
     }
     fixture.wait_for_new_config("worker", &before);
     fixture.wait_updated("worker");

@@ -19,12 +19,12 @@ fn cases() -> Vec<Value> {
 
 /// One path in the format of the cases.
 fn observed_path(root: &Path, path: &str) -> Value {
-    let place = root.join(path.trim_start_matches('/'));
-    let Ok(meta) = place.symlink_metadata() else { return Value::Null };
+    let target = root.join(path.trim_start_matches('/'));
+    let Ok(meta) = target.symlink_metadata() else { return Value::Null };
     if meta.is_symlink() {
-        return json!({"link": fs::read_link(&place).unwrap()});
+        return json!({"link": fs::read_link(&target).unwrap()});
     }
-    let digest = Sha256::digest(fs::read(&place).unwrap());
+    let digest = Sha256::digest(fs::read(&target).unwrap());
     let sha256: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     json!({"mode": meta.mode() & 0o7777, "uid": meta.uid(), "gid": meta.gid(), "sha256": sha256})
 }

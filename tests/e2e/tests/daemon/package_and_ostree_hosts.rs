@@ -33,10 +33,10 @@ fn arguments(list: &[&str], motd: &str) -> Value {
 }
 
 #[track_caller]
-fn wait_reason(fixture: &HubFixture, machine: &Machine, state: &str, words: &str) {
+fn wait_reason(fixture: &HubFixture, machine: &Machine, state: &str, expected: &str) {
     fixture.wait_state(machine, state, |fixture, name| {
         let reason = fixture.annotation(name, "reason");
-        anyhow::ensure!(reason.contains(words), "{reason}");
+        anyhow::ensure!(reason.contains(expected), "{reason}");
         Ok(true)
     });
 }

@@ -22,8 +22,8 @@ async fn change(nodes: &Api<Node>, config: &str) -> anyhow::Result<Duration> {
     let version = now.metadata.resource_version.unwrap_or_default();
     let only = WatchParams::default().fields("metadata.name=one").timeout(60);
     let mut events = pin!(nodes.watch(&only, &version).await?);
-    let wish = json!({"metadata": {"annotations": {format!("{ANNOTATION_PREFIX}/desiredConfig"): config}}});
-    nodes.patch("one", &PatchParams::default(), &Patch::Merge(wish)).await?;
+    let desired = json!({"metadata": {"annotations": {format!("{ANNOTATION_PREFIX}/desiredConfig"): config}}});
+    nodes.patch("one", &PatchParams::default(), &Patch::Merge(desired)).await?;
     let mut seen = None;
     while let Some(event) = events.try_next().await? {
         let WatchEvent::Modified(node) = event else { continue };

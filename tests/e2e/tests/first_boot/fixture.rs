@@ -69,8 +69,8 @@ impl FirstBootFixture {
         let authority = data.join("pki/ca.crt");
         let mut fixture =
             Self { api_server, lab: lab.clone(), ca_file: authority, separate_server: None };
-        let words = ["hub", "token", "--role", "bootstrap", "--data", data.to_str().unwrap()];
-        let bootstrap = fixture.machinist(&words);
+        let args = ["hub", "token", "--role", "bootstrap", "--data", data.to_str().unwrap()];
+        let bootstrap = fixture.machinist(&args);
         match server {
             ServerMode::Embedded | ServerMode::Sealed => fs::write(&token, bootstrap).unwrap(),
             ServerMode::Separate => fixture.start_separate_server(&bootstrap),
@@ -107,9 +107,9 @@ impl FirstBootFixture {
         self.separate_server = Some(process);
     }
 
-    pub(crate) fn machinist(&self, words: &[&str]) -> String {
-        let output = self.api_server.machinist(words).unwrap();
-        assert!(output.succeeded(), "{words:?}: {output:?}");
+    pub(crate) fn machinist(&self, args: &[&str]) -> String {
+        let output = self.api_server.machinist(args).unwrap();
+        assert!(output.succeeded(), "{args:?}: {output:?}");
         output.stdout.trim().to_owned()
     }
 
@@ -149,13 +149,13 @@ impl FirstBootFixture {
         let server = format!("https://{}:{PORT}", self.lab.address());
         let authority = self.ca_file.to_str().unwrap();
         let file = self.lab.dir().join("token");
-        let mut words =
+        let mut args =
             vec!["pointer", "--pool=worker", "--server", &server, "--ca-file", authority];
         if let Some(token) = token {
             fs::write(&file, token).unwrap();
-            words.extend(["--token-file", file.to_str().unwrap()]);
+            args.extend(["--token-file", file.to_str().unwrap()]);
         }
-        let mut pointer: Value = serde_json::from_str(&self.machinist(&words)).unwrap();
+        let mut pointer: Value = serde_json::from_str(&self.machinist(&args)).unwrap();
         // Debian's Ignition is from 2022 and does not know this field.
         pointer["ignition"]["version"] = "3.2.0".into();
         pointer.as_object_mut().unwrap().remove("kernelArguments");

@@ -299,10 +299,10 @@ impl InstallLifecycle<'_> {
             ensure!(configs.trim().ends_with("/50-file"), "left: {configs}");
             Ok(configs.lines().count() == 1)
         })?;
-        for place in ["default", "kube-public"] {
+        for other_namespace in ["default", "kube-public"] {
             let label = [
                 "-n",
-                place,
+                other_namespace,
                 "get",
                 "roles,rolebindings",
                 "-l",

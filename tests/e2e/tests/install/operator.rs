@@ -42,15 +42,16 @@ fn metrics_address(cluster: &Cluster) -> String {
 }
 
 /// Waits for an event about the operator's own object.
-fn wait_for_event(cluster: &Cluster, reason: &str, words: &[&str]) {
-    wait_for(&format!("{reason}: {words:?}"), || {
+fn wait_for_event(cluster: &Cluster, reason: &str, fragments: &[&str]) {
+    wait_for(&format!("{reason}: {fragments:?}"), || {
         let all = get(cluster, "/api/v1/namespaces/default/events")?;
         let about = |event: &&Value| event["involvedObject"]["kind"] == "MachineConfiguration";
         let found = all["items"].as_array().into_iter().flatten().filter(about);
         let events: Vec<String> =
             found.map(|event| format!("{}: {}", event["reason"], event["message"])).collect();
         let is_it = |text: &String| {
-            text.contains(&format!("\"{reason}\"")) && words.iter().all(|word| text.contains(word))
+            text.contains(&format!("\"{reason}\""))
+                && fragments.iter().all(|fragment| text.contains(fragment))
         };
         ensure!(events.iter().any(is_it), "found only {events:#?}");
         Ok(true)
@@ -307,13 +308,13 @@ fn server_auth_settings(cluster: &Cluster) {
     wait_for("the server to get its settings", || {
         let (server, controller) =
             (arguments(cluster, "server")?, arguments(cluster, "controller")?);
-        for word in [
+        for fragment in [
             "--require-token".to_owned(),
             "--access-namespace=machinist-access".to_owned(),
             format!("--sealed-url={url}"),
             format!("--first-boot-url={url}"),
         ] {
-            ensure!(server.contains(&format!("{word:?}")), "{word}: {server}");
+            ensure!(server.contains(&format!("{fragment:?}")), "{fragment}: {server}");
         }
         Ok(controller.contains("--server-token-file="))
     })
@@ -331,8 +332,8 @@ fn server_auth_settings(cluster: &Cluster) {
 fn rotates(cluster: &Cluster) {
     let secret = format!("/api/v1/namespaces/{NAMESPACE}/secrets/machine-config-server-ca");
     let old = secret_text(cluster, "machine-config-server-ca", "tls.crt").unwrap();
-    let wish = json!({"metadata": {"annotations": {"machinist.dev/rotate": "please"}}});
-    merge(cluster, &secret, &wish).unwrap();
+    let patch = json!({"metadata": {"annotations": {"machinist.dev/rotate": "please"}}});
+    merge(cluster, &secret, &patch).unwrap();
     wait_for("machines to trust both", || {
         Ok(bundle(cluster)?.matches("BEGIN CERTIFICATE").count() == 2)
     })

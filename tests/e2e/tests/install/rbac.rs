@@ -77,13 +77,13 @@ const EXPECTED_PERMISSIONS: [(&str, &str); 4] = [
 fn parse_permissions(text: &str) -> BTreeSet<Permission> {
     let mut rights = BTreeSet::new();
     for line in text.lines() {
-        let [place, group, resources, verbs] =
+        let [scope, group, resources, verbs] =
             line.split_whitespace().collect::<Vec<_>>().try_into().unwrap();
-        let place = place.replace("ns", NAMESPACE);
+        let scope = scope.replace("ns", NAMESPACE);
         for resource in resources.split(',') {
             for verb in verbs.split(',') {
                 let group = group.trim_start_matches('-').to_owned();
-                rights.insert((place.clone(), group, resource.to_owned(), verb.to_owned()));
+                rights.insert((scope.clone(), group, resource.to_owned(), verb.to_owned()));
             }
         }
     }
@@ -111,11 +111,11 @@ async fn kinds(client: &Client) -> Result<Vec<(String, String, bool)>> {
 }
 
 async fn is_allowed(client: &Client, right: &Permission) -> Result<bool> {
-    let (place, group, resource, verb) = right;
+    let (scope, group, resource, verb) = right;
     let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
     let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let attributes = ResourceAttributes {
-        namespace: text(place),
+        namespace: text(scope),
         group: text(group),
         resource: text(resource),
         subresource: text(part),
@@ -137,18 +137,20 @@ async fn granted_permissions(
     client: &Client,
     kinds: &[(String, String, bool)],
 ) -> Result<BTreeSet<Permission>> {
-    let mut questions = Vec::new();
+    let mut permissions = Vec::new();
     for (group, resource, namespaced) in kinds {
         for verb in VERBS {
-            let places: &[&str] = if *namespaced { &NAMESPACES } else { &[""] };
-            questions.extend(places.iter().map(|place| -> Permission {
-                ((*place).into(), group.clone(), resource.clone(), verb.into())
+            let scopes: &[&str] = if *namespaced { &NAMESPACES } else { &[""] };
+            permissions.extend(scopes.iter().map(|scope| -> Permission {
+                ((*scope).into(), group.clone(), resource.clone(), verb.into())
             }));
         }
     }
-    let ask = |right: Permission| async move { Ok((is_allowed(client, &right).await?, right)) };
-    let answers: Vec<Result<_>> =
-        futures::stream::iter(questions.into_iter().map(ask)).buffer_unordered(16).collect().await;
+    let check = |right: Permission| async move { Ok((is_allowed(client, &right).await?, right)) };
+    let answers: Vec<Result<_>> = futures::stream::iter(permissions.into_iter().map(check))
+        .buffer_unordered(16)
+        .collect()
+        .await;
     let mut allowed = BTreeSet::new();
     for response in answers {
         let (may, right) = response?;
@@ -160,10 +162,10 @@ async fn granted_permissions(
     let whole: BTreeSet<Permission> =
         allowed.iter().filter(|right| right.0.is_empty()).cloned().collect();
     let mut lines = BTreeSet::new();
-    for (place, group, resource, verb) in allowed {
+    for (scope, group, resource, verb) in allowed {
         let in_all =
             whole.contains(&(String::new(), group.clone(), resource.clone(), verb.clone()));
-        lines.insert((if in_all { "*".to_owned() } else { place }, group, resource, verb));
+        lines.insert((if in_all { "*".to_owned() } else { scope }, group, resource, verb));
     }
     Ok(lines)
 }
@@ -248,9 +250,9 @@ fn each_component_has_least_privilege() {
         (CONTROLLER, ["get", "secrets/anything", "kube-system"], "no"),
     ] {
         let account = format!("--as=system:serviceaccount:{NAMESPACE}:{part}");
-        let [verb, object, place] = args;
-        let place = format!("--namespace={place}");
-        let args = ["auth", "can-i", verb, object, &place, &account];
+        let [verb, object, scope] = args;
+        let scope = format!("--namespace={scope}");
+        let args = ["auth", "can-i", verb, object, &scope, &account];
         let output = cluster.kubectl_output(&args).unwrap();
         assert_eq!(output.stdout.trim(), expected, "{args:?}: {output:?}");
     }

@@ -105,10 +105,10 @@ pub(crate) fn condition(cluster: &Cluster, type_: &str) -> Result<String> {
 }
 
 /// Waits until a condition starts with this text.
-pub(crate) fn wait_condition(cluster: &Cluster, type_: &str, words: &str) -> Result<()> {
-    wait_for(&format!("{type_} to be {words}"), || {
+pub(crate) fn wait_condition(cluster: &Cluster, type_: &str, prefix: &str) -> Result<()> {
+    wait_for(&format!("{type_} to be {prefix}"), || {
         let found = condition(cluster, type_)?;
-        ensure!(found.starts_with(words), "{type_} is {found}");
+        ensure!(found.starts_with(prefix), "{type_} is {found}");
         Ok(true)
     })
 }

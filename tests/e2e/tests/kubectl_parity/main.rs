@@ -57,8 +57,8 @@ fn examples(api_server: &ApiServer) {
         let help = machinist(api_server, &[command, "--help"]);
         let mut lines = help.lines().filter_map(|line| line.strip_prefix("  machinist "));
         let example = lines.next().unwrap_or_else(|| panic!("{command}: no example in:\n{help}"));
-        let words: Vec<&str> = example.split(' ').collect();
-        assert!(!machinist(api_server, &words).is_empty(), "{example}");
+        let args: Vec<&str> = example.split(' ').collect();
+        assert!(!machinist(api_server, &args).is_empty(), "{example}");
     }
 }
 

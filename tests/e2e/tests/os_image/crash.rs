@@ -32,10 +32,10 @@ exec sleep infinity
 "#;
 
 /// Starts a change that will stop, and cuts the power when it has. Returns the step, or `None` if the change completed.
-fn cut_before(machine: &Machine, step: usize, words: &[&str]) -> Option<String> {
+fn cut_before(machine: &Machine, step: usize, args: &[&str]) -> Option<String> {
     machine.sh(&format!("rm -f /run/steps /run/stopped; echo {step} >/run/stop-before")).unwrap();
-    let words = [&["machinist", "os"], words].concat();
-    let mut change = machine.command_inside(&words).unwrap();
+    let args = [&["machinist", "os"], args].concat();
+    let mut change = machine.command_inside(&args).unwrap();
     let mut change = change.stdout(std::process::Stdio::null()).spawn().unwrap();
     let mut ended = None;
     let stopped = machine.wait_within(std::time::Duration::from_secs(180), "the step", |m| {
@@ -69,7 +69,7 @@ fn a_power_cut_at_any_step_leaves_the_old_or_the_new_system() {
     let image = fixture.push("os/debian:2", &second_image());
     put_steps(&machine);
     let change = ["stage", "--image", &image, "--append", "testkit.second=2"];
-    let mut places = Vec::new();
+    let mut cut_points = Vec::new();
     // One step further each time.
     let mut step = 1;
     while let Some(at) = cut_before(&machine, step, &change) {
@@ -83,14 +83,17 @@ fn a_power_cut_at_any_step_leaves_the_old_or_the_new_system() {
             // From here on the image is complete.
             step = 1;
         }
-        places.push(at);
-        assert!(places.len() < 10, "{places:?}");
+        cut_points.push(at);
+        assert!(cut_points.len() < 10, "{cut_points:?}");
     }
-    measurements::record("os-power-cuts", places.len()).unwrap();
+    measurements::record("os-power-cuts", cut_points.len()).unwrap();
     for expected in
         ["skopeo inspect", "skopeo copy", "ostree commit", "ostree admin deploy", "systemctl start"]
     {
-        assert!(places.iter().any(|place| place.starts_with(expected)), "{expected}: {places:?}");
+        assert!(
+            cut_points.iter().any(|cut_point| cut_point.starts_with(expected)),
+            "{expected}: {cut_points:?}"
+        );
     }
     machine.reboot().unwrap();
     assert_eq!(version(&machine), "v2");

@@ -102,15 +102,15 @@ pub(crate) fn version(machine: &Machine) -> String {
 }
 
 /// Runs `machinist os …` on the machine. Any exit code is accepted.
-pub(crate) fn machinist_os(machine: &Machine, words: &[&str]) -> ExitOutput {
-    let words = [&["machinist", "os"], words].concat();
-    machine.exec(&words).unwrap()
+pub(crate) fn machinist_os(machine: &Machine, args: &[&str]) -> ExitOutput {
+    let args = [&["machinist", "os"], args].concat();
+    machine.exec(&args).unwrap()
 }
 
 /// The same, which must succeed.
-pub(crate) fn machinist_os_succeeds(machine: &Machine, words: &[&str]) {
-    let output = machinist_os(machine, words);
-    assert!(output.succeeded(), "{words:?}: {output:?}");
+pub(crate) fn machinist_os_succeeds(machine: &Machine, args: &[&str]) {
+    let output = machinist_os(machine, args);
+    assert!(output.succeeded(), "{args:?}: {output:?}");
 }
 
 pub(crate) fn status(machine: &Machine) -> Value {

@@ -123,10 +123,10 @@ fn server(lab: &Lab, machine: &Machine) {
     machine
         .sh("systemctl reset-failed machinist-server; systemctl start machinist-server")
         .unwrap();
-    let ask = "exec 3<>/dev/tcp/127.0.0.1/22624; printf 'GET /config/master HTTP/1.0\\r\\n\\r\\n' >&3; head -n 1 <&3";
+    let request = "exec 3<>/dev/tcp/127.0.0.1/22624; printf 'GET /config/master HTTP/1.0\\r\\n\\r\\n' >&3; head -n 1 <&3";
     machine
         .wait_for("the server to answer", |machine| {
-            let output = machine.exec(&["bash", "-c", ask])?;
+            let output = machine.exec(&["bash", "-c", request])?;
             anyhow::ensure!(output.stdout.contains("200"), "{output:?}");
             Ok(true)
         })

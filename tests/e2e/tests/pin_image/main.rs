@@ -71,11 +71,13 @@ fn wait_for_config_with(api_server: &ApiServer, text: &str) -> Value {
 }
 
 /// Waits until an event contains all of this.
-fn wait_for_event(api_server: &ApiServer, words: &[&str]) {
-    wait_for(&format!("an event with {words:?}"), || {
+fn wait_for_event(api_server: &ApiServer, fragments: &[&str]) {
+    wait_for(&format!("an event with {fragments:?}"), || {
         let events = api_server.get("/api/v1/namespaces/default/events").body;
         let events = events["items"].as_array().cloned().unwrap_or_default();
-        Ok(events.iter().any(|event| words.iter().all(|word| event.to_string().contains(word))))
+        Ok(events
+            .iter()
+            .any(|event| fragments.iter().all(|fragment| event.to_string().contains(fragment))))
     })
     .unwrap();
 }

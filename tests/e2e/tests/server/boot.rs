@@ -90,9 +90,9 @@ fn ignition_starts_a_machine_of_a_hub() {
     let thrice = machinist(&["token", "create", "--pool=worker", "--uses=3"]);
     wait_for("the token to count", || Ok(status("master", &thrice) == 403)).unwrap();
     let answers: Vec<u16> = thread::scope(|scope| {
-        let ask = || scope.spawn(|| status("worker", &thrice));
-        let asked: Vec<_> = (0..8).map(|_| ask()).collect();
-        asked.into_iter().map(|one| one.join().unwrap()).collect()
+        let request = || scope.spawn(|| status("worker", &thrice));
+        let requests: Vec<_> = (0..8).map(|_| request()).collect();
+        requests.into_iter().map(|one| one.join().unwrap()).collect()
     });
     assert_eq!(answers.iter().filter(|status| **status == 200).count(), 3, "{answers:?}");
     let listed = machinist(&["token", "list"]);

@@ -13,7 +13,7 @@ fn every_ignition_gets_the_version_it_requests() {
     let url = format!("https://{}:22623/config/master", server.address);
     let pointer = pointer_config(&url, Some(&server.authority));
     let work = |name: &str| lab.create_dir(name).unwrap();
-    for (ignition, asked, served) in [
+    for (ignition, requested, served) in [
         // Debian's, 2.14.
         (IgnitionRun::new(&work("debian")), "version=3.3.0,", "version=\"3.3.0\""),
         (IgnitionRun::with_version("v2.22.0", &work("22")), "version=3.5.0,", "version=\"3.5.0\""),
@@ -21,9 +21,9 @@ fn every_ignition_gets_the_version_it_requests() {
         (IgnitionRun::with_version("v2.26.0", &work("26")), "version=3.6.0,", "version=\"3.5.0\""),
     ] {
         let config = ignition.unwrap().fetch(&pointer).unwrap();
-        assert!(config.to_string().contains("/etc/greeting"), "{asked}: {config}");
+        assert!(config.to_string().contains("/etc/greeting"), "{requested}: {config}");
         let log = server.process.log();
         let line = log.lines().rfind(|line| line.contains("answered")).unwrap();
-        assert!(line.contains(asked) && line.contains(served), "{asked}: {line}");
+        assert!(line.contains(requested) && line.contains(served), "{requested}: {line}");
     }
 }

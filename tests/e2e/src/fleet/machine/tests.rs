@@ -13,12 +13,12 @@ const TARGETED: [(&str, &str); 3] =
     [("currentConfig", "a"), ("desiredConfig", "b"), ("state", "Done")];
 
 fn written_annotations(effects: &[MachineEffect]) -> Vec<String> {
-    let words = effects.iter().flat_map(|effect| match effect {
+    let names = effects.iter().flat_map(|effect| match effect {
         MachineEffect::Annotate(says) => says.iter().map(|(k, v)| format!("{k}={v}")).collect(),
         MachineEffect::Ready(is) => vec![format!("ready={is}")],
         MachineEffect::SetTimer(_) => vec!["wake".to_owned()],
     });
-    words.collect()
+    names.collect()
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_timer_of_an_earlier_phase_is_ignored() {
     let behaviour = MachineBehaviour::default();
     let mut machine = SimulatedMachine::new("m", 1);
     machine.observe(&behaviour, &annotations(&TARGETED));
-    let clock = machine.timer_id();
-    machine.timer_fired(&behaviour, clock);
-    assert!(machine.timer_fired(&behaviour, clock).is_empty());
+    let timer_id = machine.timer_id();
+    machine.timer_fired(&behaviour, timer_id);
+    assert!(machine.timer_fired(&behaviour, timer_id).is_empty());
 }
