@@ -1,6 +1,6 @@
 //! `make demo`, with directories and with machines: it shows what it promises and leaves nothing behind.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use anyhow::{Result, ensure};
 use machinist_e2e::lab::{LabProcess, cgroup};

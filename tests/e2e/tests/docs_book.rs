@@ -1,6 +1,6 @@
 //! The book: mdBook builds it, and every link in it resolves.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use machinist_e2e::{Lab, cache, command};
 use std::fs;

@@ -1,6 +1,6 @@
 //! The kit cleans up after itself: at the end of a test, after a panic, and after a kill.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use machinist_e2e::lab::LabId;
 use machinist_e2e::leftovers::leftovers;

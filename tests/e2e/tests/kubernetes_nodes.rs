@@ -1,6 +1,6 @@
 //! The kit's cluster with nodes that are machines.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;

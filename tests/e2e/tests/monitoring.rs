@@ -1,6 +1,6 @@
 //! Alert rules and dashboard, checked by Prometheus' own tool, and the metrics as they are served.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use anyhow::Result;
 use machinist_e2e::http_get::http_get;

@@ -1,6 +1,6 @@
 //! An ostree machine: a second image is deployed, booted and rolled back.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use machinist_e2e::{Lab, Machine, measurements};
 

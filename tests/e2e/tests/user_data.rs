@@ -1,5 +1,5 @@
 //! Managed user data: every pool has a Secret that points its machines at the server, on both API servers.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use anyhow::{Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};

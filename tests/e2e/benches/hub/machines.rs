@@ -180,7 +180,7 @@ async fn connect_one(
         ensure!(first.data_ref().is_some_and(added), "the watch began with {first:?}");
         let (connection, change_times) = (connection.clone(), Arc::clone(change_times));
         tokio::spawn(async move {
-            let _link = connection; // as long as there is a watch
+            let _open = connection; // the connection must outlive the watch
             while let Some(Ok(frame)) = body.frame().await {
                 if let Some(change) = frame.data_ref().and_then(|data| change_number(data)) {
                     change_times.record_observed(change);

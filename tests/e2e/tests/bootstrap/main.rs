@@ -1,7 +1,7 @@
 //! `machinist bootstrap`: it predicts the names that the controller assigns later, and writes a directory that real
 //! machines boot from.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod first_boot;
 #[path = "../controller/fixture.rs"]

@@ -1,5 +1,5 @@
 //! The daemon on real machines: joined to a hub, running as a service, with real reboots.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers may panic")]
 
 mod certificates;
 mod config_scenarios;

@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "helpers of tests may panic as tests do"
+    reason = "test helpers may panic"
 )]
 
 mod fifty_machines;

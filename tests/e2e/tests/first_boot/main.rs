@@ -1,6 +1,6 @@
 //! The whole first boot of a machine: a pointer config, the real Ignition, our server, the pool's image, one reboot,
 //! joined, Done.
-#![allow(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod fixture;
 mod in_place;

@@ -1,6 +1,6 @@
 //! MachineConfigs that are generated from other kinds, on both API servers and with the real consumers.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod container_tools;
 #[path = "../controller/fixture.rs"]

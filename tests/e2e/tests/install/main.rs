@@ -1,6 +1,6 @@
 //! Installing into a Kubernetes cluster: `deploy/`, the permissions of each component, the operator, and the whole
 //! lifecycle on real nodes.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers may panic")]
 
 mod admission_policies;
 mod helm;

@@ -1,7 +1,7 @@
 //! Templates and KubeletConfigs on both API servers, with the real kubectl: a pool rolls out exactly the right content,
 //! and rolls back.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod cluster_settings;
 #[path = "../controller/fixture.rs"]

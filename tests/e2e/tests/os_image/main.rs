@@ -1,6 +1,6 @@
 //! Operating systems of machines with ostree: images from a registry, kernel arguments, and failures.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test helpers may panic")]
 
 mod crash;
 mod fetching;

@@ -1,6 +1,6 @@
 //! The outputs of `make image`, `make deb` and `make sbom`: reproducible and usable.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod deb;
 mod image;

@@ -1,6 +1,6 @@
 //! The OS image of a pool: how it is selected, and how a tag is resolved once for all machines.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
 
 mod pool;
 mod private_registry;

@@ -1,7 +1,7 @@
 //! Virtual machines with their own kernel: how the daemon and staging behave when a real kernel boots, with real
 //! arguments, and when the emulator is killed.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "test helpers may panic")]
 
 mod daemon_scenario;
 mod deploy_power_cuts;

@@ -1,5 +1,5 @@
 //! The machine config server and the real Ignition: from a directory, from a hub, from a Kubernetes cluster.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers may panic")]
 
 mod api_servers;
 mod boot;
