@@ -141,7 +141,7 @@ async fn bench_watch_fan_out() {
         .flat_map(watched_keys)
         .map(|key| store.watch(&key, store.revision()).expect("a watch"))
         .collect();
-    let (sender, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     for mut watch in watches {
         let sender = sender.clone();
         tokio::spawn(async move {
@@ -156,7 +156,7 @@ async fn bench_watch_fan_out() {
         let started = Instant::now();
         store.commit(put(node(n * 7 % MACHINES), 4096)).await.expect("a write");
         durable.push(started.elapsed());
-        let (_, at) = heard.recv().await.expect("an event");
+        let (_, at) = receiver.recv().await.expect("an event");
         reached.push(at - started);
     }
     show("one change among 10,000 watches: durable", durable);
@@ -167,7 +167,7 @@ async fn bench_watch_fan_out() {
     let durable = futures::future::try_join_all(changes).await.expect("writes");
     let mut reached = Vec::new();
     for _ in 0..MACHINES {
-        let (_, at) = heard.recv().await.expect("an event");
+        let (_, at) = receiver.recv().await.expect("an event");
         reached.push(at - started);
     }
     show("5,000 concurrent changes:         durable", durable);

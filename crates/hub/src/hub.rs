@@ -108,8 +108,8 @@ impl Hub {
     ///
     /// # Errors
     /// A CRD is invalid, or the store rejects a required object.
-    pub async fn start(store: Store, settings: HubConfig) -> Result<Self, StartError> {
-        let registry = build_registry(&settings.crds)?;
+    pub async fn start(store: Store, config: HubConfig) -> Result<Self, StartError> {
+        let registry = build_registry(&config.crds)?;
         let mut admissions = HashMap::new();
         for kind in registry.kinds() {
             let admission =
@@ -124,20 +124,20 @@ impl Hub {
             store,
             registry,
             admissions,
-            authorizer: Authorizer::new(settings.rules),
-            audit: settings.audit,
-            ca: settings.ca,
-            version: settings.version,
-            revision_wait: settings.revision_wait.unwrap_or(DEFAULT_REVISION_WAIT),
+            authorizer: Authorizer::new(config.rules),
+            audit: config.audit,
+            ca: config.ca,
+            version: config.version,
+            revision_wait: config.revision_wait.unwrap_or(DEFAULT_REVISION_WAIT),
             openapi: OpenApiCache::default(),
             body_reader: BodyReader::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
         let hub = Self { inner: Arc::new(inner) };
-        hub.write_crds(&settings.crds).await?;
-        let own = settings.namespaces.iter().map(String::as_str);
-        for name in SYSTEM_NAMESPACES.iter().copied().chain(own) {
+        hub.write_crds(&config.crds).await?;
+        let configured = config.namespaces.iter().map(String::as_str);
+        for name in SYSTEM_NAMESPACES.iter().copied().chain(configured) {
             hub.ensure_object(&namespace_object(name)).await?;
         }
         hub.inner.tasks.spawn(garbage_collector::run(hub.clone()));

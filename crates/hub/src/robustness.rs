@@ -49,14 +49,14 @@ impl FuzzFixture {
 
 /// Starts a hub with a kind that uses every schema feature.
 pub async fn fuzz_hub() -> Option<Hub> {
-    let settings = HubConfig {
+    let config = HubConfig {
         crds: vec![test_crd()],
         rules: vec![PolicyRule::new(NODE_GROUP, READ_VERBS, "g.io", "things", ResourceNames::Any)],
         revision_wait: Some(Duration::ZERO),
         ..HubConfig::default()
     };
     let options = StoreOptions { history: 50, ..StoreOptions::default() };
-    Hub::start(Store::in_memory(options), settings).await.ok()
+    Hub::start(Store::in_memory(options), config).await.ok()
 }
 
 /// Sends any bytes as a request and checks the response.
@@ -64,21 +64,21 @@ pub fn request_any(bytes: &[u8]) {
     thread_local! {
         static FIXTURE: RefCell<Option<FuzzFixture>> = const { RefCell::new(None) };
     }
-    let Some((who, request)) = parse(bytes) else { return };
-    FIXTURE.with_borrow_mut(|stage| {
-        if stage.as_ref().is_none_or(|stage| stage.requests_sent >= REQUESTS_PER_HUB) {
-            *stage = FuzzFixture::new();
+    let Some((user, request)) = parse(bytes) else { return };
+    FIXTURE.with_borrow_mut(|fixture| {
+        if fixture.as_ref().is_none_or(|fixture| fixture.requests_sent >= REQUESTS_PER_HUB) {
+            *fixture = FuzzFixture::new();
         }
-        let Some(stage) = stage else { return };
-        stage.requests_sent += 1;
-        let router = router_for(&stage.hub, &who);
-        stage.runtime.block_on(check_response(router, request));
+        let Some(fixture) = fixture else { return };
+        fixture.requests_sent += 1;
+        let router = router_for(&fixture.hub, &user);
+        fixture.runtime.block_on(check_response(router, request));
     });
 }
 
 /// Returns the API as a user sees it. Unknown users are anonymous.
-pub fn router_for(hub: &Hub, who: &str) -> Router {
-    match who {
+pub fn router_for(hub: &Hub, user: &str) -> Router {
+    match user {
         "admin" => hub.router_as(UserInfo::admin()),
         "viewer" => hub.router_as(UserInfo::new("viewer", [VIEWER_GROUP.to_owned()])),
         "machine" => hub.router_as(UserInfo::node("a")),
@@ -93,13 +93,13 @@ fn parse(bytes: &[u8]) -> Option<(String, Request<Body>)> {
     let head = std::str::from_utf8(head).ok()?;
     let mut lines = head.lines();
     let mut words = lines.next()?.splitn(3, ' ');
-    let (who, method, path) = (words.next()?, words.next()?, words.next()?);
+    let (user, method, path) = (words.next()?, words.next()?, words.next()?);
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in lines.filter_map(|line| line.split_once(": ")) {
         request = request.header(name, value);
     }
     let body = body.get(2..).unwrap_or_default().to_vec();
-    Some((who.to_owned(), request.body(Body::from(body)).ok()?))
+    Some((user.to_owned(), request.body(Body::from(body)).ok()?))
 }
 
 /// Sends a request and checks the response: JSON is complete, an error is a `Status`, and the code
@@ -108,7 +108,7 @@ fn parse(bytes: &[u8]) -> Option<(String, Request<Body>)> {
 /// # Panics
 /// The response violates an invariant.
 pub async fn check_response(router: Router, request: Request<Body>) {
-    let asked = format!("{} {}", request.method(), request.uri());
+    let request_line = format!("{} {}", request.method(), request.uri());
     let is_head = request.method() == Method::HEAD;
     let is_watch = request.uri().query().is_some_and(|query| query.contains("watch"));
     let Ok(response) = router.oneshot(request).await;
@@ -120,19 +120,22 @@ pub async fn check_response(router: Router, request: Request<Body>) {
         return;
     }
     let value: Option<Value> = serde_json::from_slice(&body).ok();
-    assert!(!is_json || value.is_some(), "{asked}: {code} with truncated JSON");
+    assert!(!is_json || value.is_some(), "{request_line}: {code} with truncated JSON");
     if code < 400 {
         return;
     }
     let status = value.unwrap_or_default();
-    assert_eq!(status["kind"], "Status", "{asked}: {code} without a Status");
-    assert_eq!(status["code"], code, "{asked}: {status}");
-    assert!(status["message"].as_str().is_some_and(|text| !text.is_empty()), "{asked}: {status}");
+    assert_eq!(status["kind"], "Status", "{request_line}: {code} without a Status");
+    assert_eq!(status["code"], code, "{request_line}: {status}");
+    assert!(
+        status["message"].as_str().is_some_and(|text| !text.is_empty()),
+        "{request_line}: {status}"
+    );
     let message = status["message"].as_str().unwrap_or_default();
     // kube-apiserver answers these with 5xx too: creating an object that has a resourceVersion, and
     // waiting for a future revision.
     let expected = code == 504 || message.starts_with("resourceVersion should not be set");
-    assert!(code < 500 || expected, "{asked}: {status}");
+    assert!(code < 500 || expected, "{request_line}: {status}");
 }
 
 async fn read_body(response: Response) -> Bytes {

@@ -206,8 +206,9 @@ impl ApiError {
 
     /// 504: the requested revision is in the future.
     #[must_use]
-    pub fn future_revision(asked: u64, current: u64) -> Self {
-        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+    pub fn future_revision(requested: u64, current: u64) -> Self {
+        let message =
+            format!("Timeout: Too large resource version: {requested}, current: {current}");
         Self::new(504, "Timeout", message).with_details(json!({"causes": [{
             "reason": "ResourceVersionTooLarge",
             "message": "Too large resource version"

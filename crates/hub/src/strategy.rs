@@ -36,7 +36,7 @@ pub(crate) fn has_subresource(kind: &ResourceKind, name: &str) -> bool {
 }
 
 /// Completes a new object of a built-in kind.
-pub(crate) fn on_create(kind: &ResourceKind, object: &mut Value, who: &UserInfo) {
+pub(crate) fn on_create(kind: &ResourceKind, object: &mut Value, user: &UserInfo) {
     if !kind.built_in {
         return;
     }
@@ -44,8 +44,8 @@ pub(crate) fn on_create(kind: &ResourceKind, object: &mut Value, who: &UserInfo)
         "Namespace" => on_create_namespace(object),
         "Secret" => on_write_secret(object),
         "CertificateSigningRequest" => {
-            object["spec"]["username"] = who.user.clone().into();
-            object["spec"]["groups"] = json!(who.groups);
+            object["spec"]["username"] = user.user.clone().into();
+            object["spec"]["groups"] = json!(user.groups);
             if let Some(spec) = object["spec"].as_object_mut() {
                 spec.remove("uid");
                 spec.remove("extra");
@@ -108,11 +108,11 @@ pub(crate) fn on_update(
 /// Rejects a machine's change of its own role labels.
 pub(crate) fn check_node_role_labels(
     kind: &ResourceKind,
-    who: &UserInfo,
+    user: &UserInfo,
     old: &Value,
     new: &Value,
 ) -> Result<(), ApiError> {
-    let Some(name) = who.node_name() else { return Ok(()) };
+    let Some(name) = user.node_name() else { return Ok(()) };
     if kind.kind != "Node" || !kind.built_in {
         return Ok(());
     }

@@ -249,7 +249,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let hub = robustness::fuzz_hub().await.unwrap();
-            for (who, method, path, query, content_type, accept, body) in requests {
+            for (user, method, path, query, content_type, accept, body) in requests {
                 let request = Request::builder()
                     .method(method.as_str())
                     .uri(format!("{path}?{query}"))
@@ -258,7 +258,7 @@ proptest! {
                     .body(Body::from(body));
                 // Invalid HTTP cannot be sent.
                 if let Ok(request) = request {
-                    robustness::check_response(robustness::router_for(&hub, &who), request).await;
+                    robustness::check_response(robustness::router_for(&hub, &user), request).await;
                 }
             }
         });

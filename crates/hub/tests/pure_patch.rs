@@ -88,12 +88,12 @@ fn results_match_kube_apiserver() {
     let mut wrong = 0;
     for (line, case) in pure::recorded(&file).iter().enumerate() {
         let rules = strategic_rules("", case["kind"].as_str().unwrap_or_default());
-        let answer = apply(kind(case), &case["target"], &case["patch"], rules);
+        let result = apply(kind(case), &case["target"], &case["patch"], rules);
         let message = case["answer"]["message"].as_str().unwrap_or_default();
         // The patch was applied, but its result was rejected.
         let refused_later = case["code"] == 422 && message.contains("is invalid: ")
             || message.starts_with("the name of the object");
-        match answer {
+        match result {
             Ok(_) if refused_later => {}
             Ok(object) if case["code"] == 200 => {
                 let (ours, theirs) =
@@ -157,8 +157,8 @@ fn unsupported_patch_types_get_415() {
             strategic_rules("config.openshift.io", "Node"),
         ),
     ];
-    for answer in refused {
-        let error = answer.expect_err("it is not served").to_api_error(&["a/b"]);
+    for result in refused {
+        let error = result.expect_err("it is not served").to_api_error(&["a/b"]);
         assert_eq!((error.code, error.reason), (415, "UnsupportedMediaType"));
         assert!(error.message.ends_with("accepted media types include: a/b"), "{}", error.message);
     }

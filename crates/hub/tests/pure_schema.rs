@@ -66,9 +66,9 @@ fn invalid_objects_get_the_same_messages() {
         let errors = schema.validate(&new, old.as_ref());
         let kind = pure::kind_of(&new);
         let object_name = new["metadata"]["name"].as_str().unwrap_or_default();
-        let answer = ApiError::invalid(kind, object_name, errors);
+        let error = ApiError::invalid(kind, object_name, errors);
         let message = case["message"].as_str().expect("a message");
-        assert!(answer.message.contains(message), "{name}: {message}\nbut: {}", answer.message);
+        assert!(error.message.contains(message), "{name}: {message}\nbut: {}", error.message);
     }
 }
 

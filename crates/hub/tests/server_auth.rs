@@ -25,8 +25,8 @@ async fn get(server: &TestHub, path: &str, token: Option<&str>) -> (u16, Value) 
     let bearer = token.map(|token| format!("Bearer {token}"));
     let headers: Vec<(&str, &str)> =
         bearer.iter().map(|text| ("authorization", text.as_str())).collect();
-    let (code, answer) = send(server.hub.router(), "GET", path, &headers, String::new()).await;
-    (code.as_u16(), answer)
+    let (code, response) = send(server.hub.router(), "GET", path, &headers, String::new()).await;
+    (code.as_u16(), response)
 }
 
 #[tokio::test]
@@ -37,8 +37,8 @@ async fn anonymous_users_see_only_health_and_version() {
     }
     for path in ["/", "/api", "/apis", "/openapi/v2", "/api/v1/nodes", "/machinist/v1/backup", "/x"]
     {
-        let (code, answer) = get(&server, path, None).await;
-        assert_eq!((code, &answer["reason"]), (401, &json!("Unauthorized")), "{path}");
+        let (code, response) = get(&server, path, None).await;
+        assert_eq!((code, &response["reason"]), (401, &json!("Unauthorized")), "{path}");
     }
     assert_eq!(get(&server, "/healthz", Some("a.b")).await.0, 401, "a wrong token is an error");
 }
@@ -62,10 +62,10 @@ async fn tokens_have_roles() {
     for (token, path, expected) in table {
         assert_eq!(get(&server, path, Some(token)).await.0, expected, "{path}");
     }
-    let (_, answer) = get(&server, "/api/v1/nodes", Some(&bootstrap)).await;
+    let (_, response) = get(&server, "/api/v1/nodes", Some(&bootstrap)).await;
     let user = format!("system:bootstrap:{}", bootstrap.split('.').next().unwrap());
     assert_eq!(
-        answer["message"],
+        response["message"],
         format!(
             "nodes is forbidden: User \"{user}\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"
         )
@@ -149,17 +149,17 @@ async fn a_new_machine_gets_its_certificate() {
 #[tokio::test]
 async fn self_subject_reviews() {
     let server = TestHub::start().await;
-    let ask =
+    let review =
         json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "nodes", "name": "a"}}});
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    for (who, expected) in [(UserInfo::node("a"), true), (UserInfo::node("b"), false)] {
-        let router = server.hub.router_as(who);
-        let (code, answer) = send(router, "POST", path, &[], ask.to_string()).await;
-        assert_eq!((code.as_u16(), &answer["status"]["allowed"]), (201, &json!(expected)));
+    for (user, expected) in [(UserInfo::node("a"), true), (UserInfo::node("b"), false)] {
+        let router = server.hub.router_as(user);
+        let (code, response) = send(router, "POST", path, &[], review.to_string()).await;
+        assert_eq!((code.as_u16(), &response["status"]["allowed"]), (201, &json!(expected)));
     }
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-    let (_, answer) = server.send("POST", path, &[], "{}".into()).await;
-    assert_eq!(answer["status"]["userInfo"]["username"], "admin");
+    let (_, response) = server.send("POST", path, &[], "{}".into()).await;
+    assert_eq!(response["status"]["userInfo"]["username"], "admin");
 }
 
 #[tokio::test]

@@ -47,8 +47,8 @@ impl LimitedServer {
         let issuer = CertificateAuthority::from_pem(&ca).unwrap();
         let pair = issuer.issue_server("hub", &["127.0.0.1".to_owned()]).unwrap();
         let admin = issuer.issue_client("admin", ADMIN_GROUP).unwrap();
-        let settings = HubConfig { ca: Some(issuer), ..HubConfig::default() };
-        let hub = Hub::start(Store::in_memory(StoreOptions::default()), settings).await.unwrap();
+        let config = HubConfig { ca: Some(issuer), ..HubConfig::default() };
+        let hub = Hub::start(Store::in_memory(StoreOptions::default()), config).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server =
@@ -58,7 +58,11 @@ impl LimitedServer {
         Self { hub, address, ca, admin }
     }
 
-    async fn connect(&self, who: Option<&PemKeyPair>, protocol: &[u8]) -> TlsStream<TcpStream> {
+    async fn connect(
+        &self,
+        identity: Option<&PemKeyPair>,
+        protocol: &[u8],
+    ) -> TlsStream<TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.ca.certificate.as_bytes()).unwrap()).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -66,7 +70,7 @@ impl LimitedServer {
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_root_certificates(roots);
-        let mut config = match who {
+        let mut config = match identity {
             None => builder.with_no_client_auth(),
             Some(pair) => {
                 let chain = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
@@ -97,11 +101,11 @@ async fn wait_for_close<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) {
 }
 
 /// Sends a request and reads the response.
-async fn is_answered(stream: &mut TlsStream<TcpStream>, request: &[u8]) -> bool {
+async fn gets_response(stream: &mut TlsStream<TcpStream>, request: &[u8]) -> bool {
     let sent = stream.write_all(request).await.is_ok() && stream.flush().await.is_ok();
-    let mut answer = Vec::new();
-    while sent && !is_complete(&answer) {
-        match stream.read_buf(&mut answer).await {
+    let mut response = Vec::new();
+    while sent && !is_complete(&response) {
+        match stream.read_buf(&mut response).await {
             Ok(0) | Err(_) => return false,
             Ok(_) => {}
         }
@@ -109,8 +113,8 @@ async fn is_answered(stream: &mut TlsStream<TcpStream>, request: &[u8]) -> bool 
     sent
 }
 
-fn is_complete(answer: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(answer);
+fn is_complete(response: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(response);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
     length.is_some_and(|length| length.parse() == Ok(body.len()))
@@ -130,14 +134,14 @@ async fn a_connection_without_a_request_is_closed() {
     let server =
         LimitedServer::start(ConnectionLimits { first_request_timeout: SHORT_TIMEOUT, ..limits() })
             .await;
-    let mut asked = server.connect_anonymous().await;
-    assert!(is_answered(&mut asked, READYZ_REQUEST).await);
+    let mut active = server.connect_anonymous().await;
+    assert!(gets_response(&mut active, READYZ_REQUEST).await);
     for protocol in [b"http/1.1".as_slice(), b"h2"] {
         wait_for_close(&mut server.connect(None, protocol).await).await;
         wait_for_close(&mut server.connect(Some(&server.admin), protocol).await).await;
     }
     assert!(
-        is_answered(&mut asked, READYZ_REQUEST).await,
+        gets_response(&mut active, READYZ_REQUEST).await,
         "a connection with a request stays open"
     );
 }
@@ -164,25 +168,25 @@ async fn the_oldest_anonymous_connection_is_evicted() {
     let mut guests = Vec::new();
     for _ in 0..5 {
         let mut guest = server.connect_anonymous().await;
-        assert!(is_answered(&mut guest, READYZ_REQUEST).await);
+        assert!(gets_response(&mut guest, READYZ_REQUEST).await);
         guests.push(guest);
     }
     for guest in &mut guests[..2] {
         wait_for_close(guest).await;
     }
     for guest in &mut guests[2..] {
-        assert!(is_answered(guest, READYZ_REQUEST).await);
+        assert!(gets_response(guest, READYZ_REQUEST).await);
     }
-    assert!(is_answered(&mut admin, READYZ_REQUEST).await);
+    assert!(gets_response(&mut admin, READYZ_REQUEST).await);
     // All slots are taken: a new connection evicts an anonymous one.
     let mut known = Vec::new();
     for _ in 0..4 {
         let mut one = server.connect_admin().await;
-        assert!(is_answered(&mut one, READYZ_REQUEST).await);
+        assert!(gets_response(&mut one, READYZ_REQUEST).await);
         known.push(one);
     }
     for one in known.iter_mut().chain([&mut admin]) {
-        assert!(is_answered(one, READYZ_REQUEST).await);
+        assert!(gets_response(one, READYZ_REQUEST).await);
     }
 }
 
@@ -197,14 +201,14 @@ async fn a_token_authenticates_a_connection() {
     let token = made["token"].as_str().unwrap();
     let ask = format!("GET /version HTTP/1.1\r\nhost: h\r\nauthorization: Bearer {token}\r\n\r\n");
     let mut known = server.connect_anonymous().await;
-    assert!(is_answered(&mut known, ask.as_bytes()).await);
+    assert!(gets_response(&mut known, ask.as_bytes()).await);
     let mut liar = server.connect_anonymous().await;
     let wrong = ask.replace(token, "abcdef.0123456789abcdef");
-    assert!(is_answered(&mut liar, wrong.as_bytes()).await);
+    assert!(gets_response(&mut liar, wrong.as_bytes()).await);
     let mut guest = server.connect_anonymous().await;
-    assert!(is_answered(&mut guest, READYZ_REQUEST).await);
+    assert!(gets_response(&mut guest, READYZ_REQUEST).await);
     wait_for_close(&mut liar).await;
-    assert!(is_answered(&mut known, ask.as_bytes()).await);
+    assert!(gets_response(&mut known, ask.as_bytes()).await);
 }
 
 #[tokio::test]

@@ -171,11 +171,11 @@ async fn schemas_default_prune_and_validate() {
         "apiVersion": "g.io/v1", "kind": "Thing", "metadata": {"name": "c"}, "spec": {"odd": 1}
     });
     let path = "/apis/g.io/v1/things?fieldValidation=Strict";
-    let (code, answer) = server.send("POST", path, &[], body.to_string()).await;
-    assert_eq!(code, StatusCode::BAD_REQUEST, "{answer}");
+    let (code, response) = server.send("POST", path, &[], body.to_string()).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{response}");
     assert!(
-        answer["message"].as_str().unwrap().ends_with("unknown field \"spec.odd\""),
-        "{answer}"
+        response["message"].as_str().unwrap().ends_with("unknown field \"spec.odd\""),
+        "{response}"
     );
 }
 
@@ -246,11 +246,11 @@ async fn bad_requests_get_a_status_with_the_cause() {
         ),
     ];
     for (method, path, headers, body, expected) in table {
-        let (code, answer) = server.send(method, path, headers, body).await;
-        assert_eq!(code.as_u16(), expected, "{method} {path}: {answer}");
+        let (code, response) = server.send(method, path, headers, body).await;
+        assert_eq!(code.as_u16(), expected, "{method} {path}: {response}");
         if expected >= 400 {
-            assert_eq!(answer["kind"], "Status", "{method} {path}: {answer}");
-            assert_eq!(answer["code"], expected);
+            assert_eq!(response["kind"], "Status", "{method} {path}: {response}");
+            assert_eq!(response["code"], expected);
         }
     }
 }
@@ -262,24 +262,24 @@ async fn tables_and_metadata_alone() {
     things.create(&PostParams::default(), &test_object("a", json!({}))).await.unwrap();
     let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")];
     for path in ["/apis/g.io/v1/things", "/apis/g.io/v1/things/a"] {
-        let (_, answer) = server.send("GET", path, &table, String::new()).await;
-        assert_eq!(answer["kind"], "Table", "{answer}");
-        assert_eq!(answer["columnDefinitions"][0]["name"], "Name");
-        assert_eq!(answer["rows"][0]["cells"][0], "a");
+        let (_, response) = server.send("GET", path, &table, String::new()).await;
+        assert_eq!(response["kind"], "Table", "{response}");
+        assert_eq!(response["columnDefinitions"][0]["name"], "Name");
+        assert_eq!(response["rows"][0]["cells"][0], "a");
     }
     let partial = [("accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io")];
-    let (_, answer) = server.send("GET", "/apis/g.io/v1/things/a", &partial, String::new()).await;
-    assert_eq!(answer["kind"], "PartialObjectMetadata");
-    assert_eq!(answer["spec"], Value::Null);
+    let (_, response) = server.send("GET", "/apis/g.io/v1/things/a", &partial, String::new()).await;
+    assert_eq!(response["kind"], "PartialObjectMetadata");
+    assert_eq!(response["spec"], Value::Null);
 }
 
 #[tokio::test]
 async fn definitions_can_be_read() {
     let server = TestHub::start().await;
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.g.io";
-    let (code, answer) = server.send("GET", path, &[], String::new()).await;
-    assert_eq!(code, StatusCode::OK, "{answer}");
-    assert_eq!(answer["status"]["conditions"][1]["type"], "Established");
+    let (code, response) = server.send("GET", path, &[], String::new()).await;
+    assert_eq!(code, StatusCode::OK, "{response}");
+    assert_eq!(response["status"]["conditions"][1]["type"], "Established");
 }
 
 #[tokio::test]

@@ -17,8 +17,8 @@ use support::{TestHub, api, test_object};
 /// The events of a watch that ends by its timeout.
 async fn events(server: &TestHub, query: &str) -> Vec<Value> {
     let path = format!("/apis/g.io/v1/things?watch=true&timeoutSeconds=1&{query}");
-    let (_, answer) = server.send("GET", &path, &[], String::new()).await;
-    match answer {
+    let (_, response) = server.send("GET", &path, &[], String::new()).await;
+    match response {
         Value::String(text) => {
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
         }

@@ -87,18 +87,18 @@ struct ChildOutput {
 
 fn run_and_kill(dir: &Path, random: &mut CrashRandom) -> ChildOutput {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "child_process", "--nocapture", "--test-threads=1"])
         .env(DIR_VARIABLE, dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    let (opened, heard) = std::sync::mpsc::channel();
-    let reader = std::thread::spawn(move || read_output(&mut output, &opened));
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let (opened, is_open) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || read_output(&mut stdout, &opened));
     // Some children are killed during startup, most during writes.
     if random.below(5) > 0 {
-        let _ = heard.recv_timeout(Duration::from_secs(10));
+        let _ = is_open.recv_timeout(Duration::from_secs(10));
     }
     std::thread::sleep(Duration::from_micros(random.below(250_000)));
     child.kill().unwrap();
@@ -106,37 +106,37 @@ fn run_and_kill(dir: &Path, random: &mut CrashRandom) -> ChildOutput {
     reader.join().unwrap()
 }
 
-fn read_output(output: &mut impl BufRead, opened: &std::sync::mpsc::Sender<()>) -> ChildOutput {
-    let mut heard = ChildOutput::default();
+fn read_output(stdout: &mut impl BufRead, opened: &std::sync::mpsc::Sender<()>) -> ChildOutput {
+    let mut output = ChildOutput::default();
     let mut line = String::new();
-    while output.read_line(&mut line).unwrap() > 0 {
+    while stdout.read_line(&mut line).unwrap() > 0 {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["open", revision] => {
-                heard.revision = revision.parse().unwrap();
+                output.revision = revision.parse().unwrap();
                 let _ = opened.send(());
             }
             ["ack", writer, count, revision] if line.ends_with('\n') => {
-                heard.acknowledged.insert(writer.parse().unwrap(), count.parse().unwrap());
-                heard.revision = heard.revision.max(revision.parse().unwrap());
-                heard.writes += 1;
+                output.acknowledged.insert(writer.parse().unwrap(), count.parse().unwrap());
+                output.revision = output.revision.max(revision.parse().unwrap());
+                output.writes += 1;
             }
             _ => {}
         }
         line.clear();
     }
-    heard
+    output
 }
 
-fn check(store: &Store, heard: &ChildOutput, before: u64) {
+fn check(store: &Store, output: &ChildOutput, before: u64) {
     assert!(
-        store.revision() >= heard.revision && store.revision() >= before,
+        store.revision() >= output.revision && store.revision() >= before,
         "the revision decreased"
     );
     for writer in 0..WRITERS {
         let key = |name: &str| format!("/{writer}/{name}");
         let count = count_of(store, &key("a"));
-        let acknowledged = heard.acknowledged.get(&writer).copied().unwrap_or(0);
+        let acknowledged = output.acknowledged.get(&writer).copied().unwrap_or(0);
         assert!(count >= acknowledged, "writer {writer}: {acknowledged} was lost, found {count}");
         if acknowledged > 0 {
             assert!(count <= acknowledged + 1, "writer {writer}: {count} was never written");
@@ -186,11 +186,11 @@ fn acknowledged_writes_survive_a_kill() {
         if started.elapsed() > limit {
             break;
         }
-        let heard = run_and_kill(dir.path(), &mut random);
+        let output = run_and_kill(dir.path(), &mut random);
         let store = Store::open(dir.path(), OPTIONS).unwrap();
-        check(&store, &heard, before);
+        check(&store, &output, before);
         before = store.revision();
-        writes += heard.writes;
+        writes += output.writes;
         done += 1;
     }
     println!("{done} crashes, {writes} writes, revision {before}, {:?}", started.elapsed());

@@ -208,7 +208,7 @@ fn run(steps: Vec<ModelStep>, history: usize, disk: bool) {
     let mut store = open();
     let mut model = StoreModel::new();
     let mut live = store.watch("/a", 1).unwrap();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for step in steps {
         match step {
             ModelStep::Commit(steps) => {
@@ -220,7 +220,7 @@ fn run(steps: Vec<ModelStep>, history: usize, disk: bool) {
                 });
                 assert_eq!(found, expected);
                 while let Some(event) = live.try_next().unwrap() {
-                    heard.push((*event).clone());
+                    received.push((*event).clone());
                 }
             }
             ModelStep::Compact(part) => {
@@ -243,7 +243,7 @@ fn run(steps: Vec<ModelStep>, history: usize, disk: bool) {
     check_watches(&store, &model, oldest);
     let expected: Vec<_> =
         model.events.into_iter().filter(|event| event.entry.key.starts_with("/a")).collect();
-    assert_eq!(heard, expected, "a watch that was open all the time");
+    assert_eq!(received, expected, "a watch that was open all the time");
 }
 
 proptest! {

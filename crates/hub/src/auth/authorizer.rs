@@ -90,20 +90,22 @@ impl PolicyRule {
         }
     }
 
-    fn authorize(&self, who: &UserInfo, what: &RequestAttributes) -> AuthorizationDecision {
+    fn authorize(&self, user: &UserInfo, attributes: &RequestAttributes) -> AuthorizationDecision {
         let has = |list: &[String], word: &str| list.iter().any(|own| own == "*" || own == word);
-        let fits = who.is_in_group(&self.user_group)
-            && has(&self.verbs, &what.verb)
-            && (self.group == "*" || self.group == what.group)
-            && has(&self.resources, &what.resource_with_subresource());
+        let fits = user.is_in_group(&self.user_group)
+            && has(&self.verbs, &attributes.verb)
+            && (self.group == "*" || self.group == attributes.group)
+            && has(&self.resources, &attributes.resource_with_subresource());
         if !fits {
             return AuthorizationDecision::Deny;
         }
-        match (self.names, &what.name) {
+        match (self.names, &attributes.name) {
             (ResourceNames::Any, _) => AuthorizationDecision::Allow,
             // The name of a new object is in the body; the check is repeated after decoding it.
-            (ResourceNames::OwnNode, None) if what.verb == "create" => AuthorizationDecision::Allow,
-            (ResourceNames::OwnNode, name) => match (who.node_name(), name) {
+            (ResourceNames::OwnNode, None) if attributes.verb == "create" => {
+                AuthorizationDecision::Allow
+            }
+            (ResourceNames::OwnNode, name) => match (user.node_name(), name) {
                 (Some(own), Some(name)) if own == name => AuthorizationDecision::Allow,
                 _ => AuthorizationDecision::Deny,
             },
@@ -185,19 +187,23 @@ impl Authorizer {
 
     /// Decides whether a user may make a request.
     #[must_use]
-    pub fn authorize(&self, who: &UserInfo, what: &RequestAttributes) -> AuthorizationDecision {
-        if is_allowed_for_viewers(who, what) {
+    pub fn authorize(
+        &self,
+        user: &UserInfo,
+        attributes: &RequestAttributes,
+    ) -> AuthorizationDecision {
+        if is_allowed_for_viewers(user, attributes) {
             return AuthorizationDecision::Allow;
         }
-        if is_denied_to_controllers(what)
-            && who.is_in_group(CONTROLLER_GROUP)
-            && !who.is_in_group(ADMIN_GROUP)
+        if is_denied_to_controllers(attributes)
+            && user.is_in_group(CONTROLLER_GROUP)
+            && !user.is_in_group(ADMIN_GROUP)
         {
             return AuthorizationDecision::Deny;
         }
         let mut decision = AuthorizationDecision::Deny;
         for rule in &self.rules {
-            match rule.authorize(who, what) {
+            match rule.authorize(user, attributes) {
                 AuthorizationDecision::Allow => return AuthorizationDecision::Allow,
                 AuthorizationDecision::AllowRequester => {
                     decision = AuthorizationDecision::AllowRequester
@@ -210,22 +216,22 @@ impl Authorizer {
 }
 
 /// Viewers read everything but secrets.
-fn is_allowed_for_viewers(who: &UserInfo, what: &RequestAttributes) -> bool {
-    who.is_in_group(VIEWER_GROUP)
-        && READ_VERBS.split(' ').any(|verb| verb == what.verb)
-        && !(what.group.is_empty() && what.resource == "secrets")
+fn is_allowed_for_viewers(user: &UserInfo, attributes: &RequestAttributes) -> bool {
+    user.is_in_group(VIEWER_GROUP)
+        && READ_VERBS.split(' ').any(|verb| verb == attributes.verb)
+        && !(attributes.group.is_empty() && attributes.resource == "secrets")
 }
 
 /// Controllers cannot approve CSRs: a client certificate would let them become any user.
-fn is_denied_to_controllers(what: &RequestAttributes) -> bool {
-    what.group == CSR_GROUP && !READ_VERBS.split(' ').any(|verb| verb == what.verb)
+fn is_denied_to_controllers(attributes: &RequestAttributes) -> bool {
+    attributes.group == CSR_GROUP && !READ_VERBS.split(' ').any(|verb| verb == attributes.verb)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn who(group: &str) -> UserInfo {
+    fn user(group: &str) -> UserInfo {
         match group {
             NODE_GROUP => UserInfo::node("a"),
             _ => UserInfo::new("x", [group.to_owned()]),
@@ -233,7 +239,7 @@ mod tests {
     }
 
     /// `verb resource.group[/sub] [name]`
-    fn what(text: &str) -> RequestAttributes {
+    fn attributes(text: &str) -> RequestAttributes {
         let mut words = text.split(' ').map(ToOwned::to_owned);
         let verb = words.next().unwrap();
         let full = words.next().unwrap();
@@ -313,7 +319,11 @@ mod tests {
             ("others", "get nodes a", Deny),
         ];
         for (group, text, expected) in table {
-            assert_eq!(roles.authorize(&who(group), &what(text)), expected, "{group}: {text}");
+            assert_eq!(
+                roles.authorize(&user(group), &attributes(text)),
+                expected,
+                "{group}: {text}"
+            );
         }
     }
 
@@ -321,7 +331,7 @@ mod tests {
     fn a_node_user_must_be_in_the_node_group() {
         let odd = UserInfo::new("system:node:a", []);
         assert_eq!(
-            Authorizer::new([]).authorize(&odd, &what("get nodes a")),
+            Authorizer::new([]).authorize(&odd, &attributes("get nodes a")),
             AuthorizationDecision::Deny
         );
     }

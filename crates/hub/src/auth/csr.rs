@@ -149,8 +149,8 @@ pub fn apply_decision(
         }
         CsrDecision::Sign => {}
     }
-    let asked = csr["spec"]["expirationSeconds"].as_i64().unwrap_or(MAX_VALIDITY_SECONDS);
-    let seconds = asked.clamp(MIN_VALIDITY_SECONDS, MAX_VALIDITY_SECONDS);
+    let requested = csr["spec"]["expirationSeconds"].as_i64().unwrap_or(MAX_VALIDITY_SECONDS);
+    let seconds = requested.clamp(MIN_VALIDITY_SECONDS, MAX_VALIDITY_SECONDS);
     match parse_request(csr)
         .and_then(|found| ca.sign_request(&found, seconds).map_err(|e| e.to_string()))
     {
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
-    fn csr(user: &str, group: &str, asker: &str, asker_group: &str) -> Value {
+    fn csr(user: &str, group: &str, requester: &str, requester_group: &str) -> Value {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, user);
@@ -177,7 +177,7 @@ mod tests {
             "spec": {
                 "request": STANDARD.encode(pem), "signerName": MACHINE_SIGNER,
                 "usages": ["digital signature", "client auth"],
-                "username": asker, "groups": [asker_group],
+                "username": requester, "groups": [requester_group],
             },
             "status": {},
         })
@@ -207,9 +207,9 @@ mod tests {
                 CsrDecision::Ignore,
             ),
         ];
-        for (user, group, asker, asker_group, expected) in table {
-            let found = decide(&csr(user, group, asker, asker_group));
-            assert_eq!(found, expected, "{user} {group} requested by {asker}");
+        for (user, group, requester, requester_group, expected) in table {
+            let found = decide(&csr(user, group, requester, requester_group));
+            assert_eq!(found, expected, "{user} {group} requested by {requester}");
         }
     }
 

@@ -68,7 +68,7 @@ fn operation(kind: &ResourceKind, verb: &str, dialect: OpenApiVersion) -> Value 
         _ => &[],
     };
     let parameters: Vec<Value> = parameters.iter().map(|name| parameter(name, dialect)).collect();
-    let answer = match verb {
+    let result = match verb {
         "list" => reference(
             &schema_name(kind).replace(&format!(".{}", kind.kind), &format!(".{}", kind.list_kind)),
         ),
@@ -84,7 +84,7 @@ fn operation(kind: &ResourceKind, verb: &str, dialect: OpenApiVersion) -> Value 
         "description": format!("{verb} {}", kind.kind),
         "operationId": format!("{verb}{}{}{}", camel_case(&kind.group), kind.version, kind.kind),
         "parameters": parameters,
-        "responses": {"200": response(&answer, dialect)},
+        "responses": {"200": response(&result, dialect)},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": group_version_kind(kind, &kind.kind),
     });

@@ -31,7 +31,7 @@ pub(super) fn is_review(path: &ResourcePath) -> bool {
 /// Handles a self-subject review.
 pub(super) fn handle(
     hub: &Hub,
-    who: &UserInfo,
+    user: &UserInfo,
     path: &ResourcePath,
     request: &BufferedRequest,
 ) -> Result<Response, ApiError> {
@@ -45,10 +45,10 @@ pub(super) fn handle(
     }
     review["status"] = match path.plural.as_str() {
         "selfsubjectreviews" => json!({
-            "userInfo": {"username": who.user, "groups": who.groups}
+            "userInfo": {"username": user.user, "groups": user.groups}
         }),
-        "selfsubjectaccessreviews" => access_status(hub, who, &review["spec"]),
-        _ => rules_status(who),
+        "selfsubjectaccessreviews" => access_status(hub, user, &review["spec"]),
+        _ => rules_status(user),
     };
     let (group, kind) = match path.plural.as_str() {
         "selfsubjectreviews" => (AUTHENTICATION_GROUP, "SelfSubjectReview"),
@@ -60,12 +60,12 @@ pub(super) fn handle(
     Ok(response::json_response(StatusCode::CREATED, &review))
 }
 
-fn access_status(hub: &Hub, who: &UserInfo, spec: &Value) -> Value {
-    let asked = &spec["resourceAttributes"];
-    let text = |field: &str| asked[field].as_str().unwrap_or_default().to_owned();
+fn access_status(hub: &Hub, user: &UserInfo, spec: &Value) -> Value {
+    let requested = &spec["resourceAttributes"];
+    let text = |field: &str| requested[field].as_str().unwrap_or_default().to_owned();
     let some = |text: String| (!text.is_empty()).then_some(text);
-    let allowed = if asked.is_object() {
-        let what = RequestAttributes {
+    let allowed = if requested.is_object() {
+        let attributes = RequestAttributes {
             verb: text("verb"),
             group: text("group"),
             resource: text("resource"),
@@ -73,18 +73,18 @@ fn access_status(hub: &Hub, who: &UserInfo, spec: &Value) -> Value {
             namespace: some(text("namespace")),
             name: some(text("name")),
         };
-        hub.inner.authorizer.authorize(who, &what) == AuthorizationDecision::Allow
+        hub.inner.authorizer.authorize(user, &attributes) == AuthorizationDecision::Allow
     } else {
         let path = spec["nonResourceAttributes"]["path"].as_str().unwrap_or_default();
-        who.is_in_group(ADMIN_GROUP) || !path.starts_with("/machinist/")
+        user.is_in_group(ADMIN_GROUP) || !path.starts_with("/machinist/")
     };
     json!({"allowed": allowed})
 }
 
 /// Only the administrator's rules can be expressed in Kubernetes' terms; all others are incomplete.
-fn rules_status(who: &UserInfo) -> Value {
+fn rules_status(user: &UserInfo) -> Value {
     let all = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
-    let admin = who.is_in_group(ADMIN_GROUP);
+    let admin = user.is_in_group(ADMIN_GROUP);
     json!({
         "resourceRules": if admin { all } else { json!([]) },
         "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/api", "/apis", "/healthz", "/livez", "/openapi/*", "/readyz", "/version"]}],

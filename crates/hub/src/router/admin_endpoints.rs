@@ -25,22 +25,22 @@ const BOOTSTRAP_TOKEN_TTL_SECONDS: i64 = 24 * 3600;
 /// Handles a request under `/machinist/v1/`.
 pub(super) async fn handle(
     hub: &Hub,
-    who: &UserInfo,
+    user: &UserInfo,
     endpoint: &str,
     path: &str,
     request: &BufferedRequest,
 ) -> Result<Response, ApiError> {
     let method = request.parts.method.clone();
-    if !who.is_in_group(ADMIN_GROUP) {
+    if !user.is_in_group(ADMIN_GROUP) {
         let verb = method.as_str().to_ascii_lowercase();
-        return Err(ApiError::forbidden_path(&who.user, &verb, path));
+        return Err(ApiError::forbidden_path(&user.user, &verb, path));
     }
     match (endpoint, method) {
         ("backup", Method::GET) => Ok(backup(hub)),
         ("tokens", Method::POST) => {
             let result = create_token(hub, request).await;
             let code = result.as_ref().map_or_else(|e| e.code, |r| r.status().as_u16());
-            audit(hub, who, "create", code);
+            audit(hub, user, "create", code);
             result
         }
         ("backup" | "tokens", _) => Err(ApiError::method_not_allowed()),
@@ -70,11 +70,11 @@ fn backup(hub: &Hub) -> Response {
 /// `{"role": "viewer", "ttlSeconds": 3600}` creates a token. Only this response contains its text.
 async fn create_token(hub: &Hub, request: &BufferedRequest) -> Result<Response, ApiError> {
     let content_type = request.header(header::CONTENT_TYPE);
-    let asked = body::decode(content_type, &request.body)?.value;
-    let role: HubTokenRole = serde_json::from_value(asked["role"].clone()).map_err(|_| {
+    let options = body::decode(content_type, &request.body)?.value;
+    let role: HubTokenRole = serde_json::from_value(options["role"].clone()).map_err(|_| {
         ApiError::bad_request("role must be admin, viewer, controller or bootstrap")
     })?;
-    let seconds = match (asked["ttlSeconds"].as_i64(), role) {
+    let seconds = match (options["ttlSeconds"].as_i64(), role) {
         (Some(seconds), _) if seconds > 0 => Some(seconds),
         (Some(_), _) => return Err(ApiError::bad_request("ttlSeconds must be greater than 0")),
         (None, HubTokenRole::Bootstrap) => Some(BOOTSTRAP_TOKEN_TTL_SECONDS),
@@ -87,15 +87,15 @@ async fn create_token(hub: &Hub, request: &BufferedRequest) -> Result<Response, 
     let key = format!("{}{}", tokens::TOKEN_KEY_PREFIX, new.id);
     let op = StoreOp::Put { key, value: value.into(), expect: Precondition::Absent };
     hub.inner.store.commit(vec![op]).await.map_err(|e| ApiError::internal(e.to_string()))?;
-    let made = json!({"id": new.id, "token": new.token, "role": role, "expires": expires});
-    Ok(response::json_response(StatusCode::CREATED, &made))
+    let created = json!({"id": new.id, "token": new.token, "role": role, "expires": expires});
+    Ok(response::json_response(StatusCode::CREATED, &created))
 }
 
-fn audit(hub: &Hub, who: &UserInfo, verb: &str, code: u16) {
+fn audit(hub: &Hub, user: &UserInfo, verb: &str, code: u16) {
     hub.inner.audit.log(&AuditEvent {
         time: &now_rfc3339(),
-        user: &who.user,
-        groups: &who.groups,
+        user: &user.user,
+        groups: &user.groups,
         verb,
         group: "machinist",
         resource: "tokens",

@@ -122,10 +122,10 @@ pub(super) fn empty_pod_list(
     path: &ResourcePath,
     request: &BufferedRequest,
 ) -> Option<Response> {
-    let asked = path.group.is_empty() && path.version == "v1" && path.plural == "pods";
+    let is_pods = path.group.is_empty() && path.version == "v1" && path.plural == "pods";
     let query = request.parts.uri.query().unwrap_or_default();
     let watch = request::parse_query(query).is_ok_and(|options| options.watch);
-    if !asked || path.name.is_some() || watch || request.parts.method != Method::GET {
+    if !is_pods || path.name.is_some() || watch || request.parts.method != Method::GET {
         return None;
     }
     let list = json!({

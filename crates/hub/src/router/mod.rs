@@ -62,8 +62,8 @@ impl Hub {
     }
 
     /// The API as one user, without a socket: for tests and for controllers in the same process.
-    pub fn router_as(&self, who: UserInfo) -> Router {
-        self.router().layer(axum::Extension(PeerCertificate::Trusted(who)))
+    pub fn router_as(&self, user: UserInfo) -> Router {
+        self.router().layer(axum::Extension(PeerCertificate::Trusted(user)))
     }
 }
 
@@ -72,9 +72,9 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let target = request::parse_path(parts.uri.path());
     let verb = resource_request::metrics_verb(&target, &parts);
-    let who = authenticate(&hub, &parts);
-    let known = matches!(who, Ok(Some(_)));
-    let mut response = match route(&hub, who, target, parts, body).await {
+    let user = authenticate(&hub, &parts);
+    let is_authenticated = matches!(user, Ok(Some(_)));
+    let mut response = match route(&hub, user, target, parts, body).await {
         Ok(response) => response,
         Err(error) => {
             if error.code >= 500 {
@@ -84,7 +84,7 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
         }
     };
     hub.inner.metrics.observe_request(verb, response.status().as_u16(), started.elapsed());
-    if known {
+    if is_authenticated {
         response.extensions_mut().insert(Authenticated);
     }
     response
@@ -104,7 +104,7 @@ impl BufferedRequest {
 
 async fn route(
     hub: &Hub,
-    who: Result<Option<UserInfo>, ()>,
+    user: Result<Option<UserInfo>, ()>,
     target: RequestTarget,
     parts: Parts,
     body: Body,
@@ -112,12 +112,15 @@ async fn route(
     let path = parts.uri.path().to_owned();
     // Only authenticated clients may send a body. It is read to its end whatever the response will
     // be: a client that is cut off while it sends does not see the reason.
-    let known = matches!(who, Ok(Some(_)));
-    let body =
-        if known { hub.inner.body_reader.read(body).await? } else { body::BufferedBody::default() };
+    let is_authenticated = matches!(user, Ok(Some(_)));
+    let body = if is_authenticated {
+        hub.inner.body_reader.read(body).await?
+    } else {
+        body::BufferedBody::default()
+    };
     let request = BufferedRequest { parts, body };
-    let who = match who {
-        Ok(Some(who)) => who,
+    let user = match user {
+        Ok(Some(user)) => user,
         Ok(None) if allows_anonymous(&target) => {
             return discovery_endpoints::handle(hub, &target, &request);
         }
@@ -126,12 +129,12 @@ async fn route(
     match target {
         RequestTarget::Unknown => Err(ApiError::resource_not_found()),
         RequestTarget::Admin { endpoint } => {
-            admin_endpoints::handle(hub, &who, &endpoint, &path, &request).await
+            admin_endpoints::handle(hub, &user, &endpoint, &path, &request).await
         }
         RequestTarget::Resource(path) if access_reviews::is_review(&path) => {
-            access_reviews::handle(hub, &who, &path, &request)
+            access_reviews::handle(hub, &user, &path, &request)
         }
-        RequestTarget::Resource(path) => ResourceRequest::handle(hub, who, path, &request).await,
+        RequestTarget::Resource(path) => ResourceRequest::handle(hub, user, path, &request).await,
         target if request.parts.method == Method::GET || request.parts.method == Method::HEAD => {
             discovery_endpoints::handle(hub, &target, &request)
         }
@@ -147,8 +150,8 @@ fn allows_anonymous(target: &RequestTarget) -> bool {
 /// Authenticates a request. `None` means anonymous; wrong credentials are an error.
 fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<UserInfo>, ()> {
     let peer = parts.extensions.get::<PeerCertificate>();
-    if let Some(PeerCertificate::Trusted(who)) = peer {
-        return Ok(Some(who.clone()));
+    if let Some(PeerCertificate::Trusted(user)) = peer {
+        return Ok(Some(user.clone()));
     }
     let Some(value) = parts.headers.get(header::AUTHORIZATION) else {
         return if peer.is_some() { Err(()) } else { Ok(None) };

@@ -129,28 +129,28 @@ pub(super) fn too_old_error(error: RevisionError, continued: bool) -> ApiError {
 }
 
 /// Waits briefly for a future revision: the client may have read it from another server.
-async fn wait_for_revision(call: &ResourceRequest<'_>, asked: u64) -> Result<(), ApiError> {
+async fn wait_for_revision(call: &ResourceRequest<'_>, requested: u64) -> Result<(), ApiError> {
     let store = &call.hub.inner.store;
     let reached = async {
-        while store.revision() < asked {
+        while store.revision() < requested {
             let Ok(mut changes) = store.watch("", store.revision()) else { continue };
             if changes.next().await.is_err() {
                 break;
             }
         }
     };
-    if store.revision() < asked {
+    if store.revision() < requested {
         let _ = tokio::time::timeout(call.hub.inner.revision_wait, reached).await;
     }
     let current = store.revision();
-    if current < asked { Err(ApiError::future_revision(asked, current)) } else { Ok(()) }
+    if current < requested { Err(ApiError::future_revision(requested, current)) } else { Ok(()) }
 }
 
 /// `GET .../NAME`
 pub(super) async fn get(call: &ResourceRequest<'_>, name: &str) -> Result<Response, ApiError> {
     let store = &call.hub.inner.store;
-    if let Some(asked) = parse_revision(&call.options.resource_version)? {
-        wait_for_revision(call, asked).await?;
+    if let Some(requested) = parse_revision(&call.options.resource_version)? {
+        wait_for_revision(call, requested).await?;
     }
     let key = object::storage_key(call.kind, call.namespace(), name);
     let entry = store.get(&key).ok_or_else(|| ApiError::not_found(call.kind, name))?;
@@ -160,8 +160,8 @@ pub(super) async fn get(call: &ResourceRequest<'_>, name: &str) -> Result<Respon
 /// `GET` of a collection.
 pub(super) async fn list(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
     let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
-    if let ListView::NotOlderThan(asked) = list_view(&call.options)? {
-        wait_for_revision(call, asked).await?;
+    if let ListView::NotOlderThan(requested) = list_view(&call.options)? {
+        wait_for_revision(call, requested).await?;
     }
     let (entries, meta) = list_page(&call.hub.inner.store, &selection, &call.options)?;
     call.renderer().list(entries, &meta)
@@ -174,8 +174,8 @@ pub(super) fn list_page(
     options: &QueryOptions,
 ) -> Result<(Vec<StoreEntry>, ListMeta), ApiError> {
     let (mut at, mut after) = match list_view(options)? {
-        ListView::NotOlderThan(asked) if asked > store.revision() => {
-            return Err(ApiError::future_revision(asked, store.revision()));
+        ListView::NotOlderThan(requested) if requested > store.revision() => {
+            return Err(ApiError::future_revision(requested, store.revision()));
         }
         ListView::Now | ListView::NotOlderThan(_) => (None, None),
         ListView::At(revision, after) => (Some(revision), after),

@@ -120,7 +120,7 @@ impl<'a> ResourceRequest<'a> {
     /// Handles a request for objects.
     pub(super) async fn handle(
         hub: &'a Hub,
-        who: UserInfo,
+        user: UserInfo,
         path: ResourcePath,
         request: &BufferedRequest,
     ) -> Result<Response, ApiError> {
@@ -142,7 +142,7 @@ impl<'a> ResourceRequest<'a> {
         let mut call = Self {
             hub,
             kind,
-            user: who,
+            user,
             verb,
             path,
             options,

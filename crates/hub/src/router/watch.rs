@@ -126,8 +126,8 @@ pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
 }
 
 /// The lifetime of a watch. `fraction` of 256 spreads the ends of watches that start together.
-fn watch_timeout(asked: Option<u64>, fraction: u8) -> Duration {
-    match asked {
+fn watch_timeout(requested: Option<u64>, fraction: u8) -> Duration {
+    match requested {
         Some(seconds) if seconds > 0 => Duration::from_secs(seconds.min(MIN_TIMEOUT_SECONDS * 48)),
         _ => Duration::from_secs(
             MIN_TIMEOUT_SECONDS + MIN_TIMEOUT_SECONDS * u64::from(fraction) / 256,

@@ -107,7 +107,7 @@ async fn read_modify_write(
     name: &str,
     duplicates: &[String],
     is_patch: bool,
-    make: impl Fn(&Value) -> Result<Value, ApiError>,
+    change: impl Fn(&Value) -> Result<Value, ApiError>,
 ) -> Result<Response, ApiError> {
     let key = object::storage_key(call.kind, call.namespace(), name);
     for _ in 0..MAX_ATTEMPTS {
@@ -115,12 +115,12 @@ async fn read_modify_write(
         let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
         let size = entry.value.len();
         let old = run_offloaded(size, || call.renderer().value(&entry))?;
-        let made = run_offloaded(size, || make(&old))?;
+        let changed = run_offloaded(size, || change(&old))?;
         // A patched object keeps the resourceVersion that was read, so a conflict is retried unless
         // the patch sets one itself.
-        let conditional = !metadata_str(&made, "resourceVersion").is_empty() && !is_patch;
+        let conditional = !metadata_str(&changed, "resourceVersion").is_empty() && !is_patch;
         let (new, warnings) =
-            run_offloaded(size, || prepare_update(call, &entry, &old, made, duplicates))?;
+            run_offloaded(size, || prepare_update(call, &entry, &old, changed, duplicates))?;
         match store_update(call, &entry, &old, &new).await? {
             Some(mut response) => {
                 response::add_warnings(&mut response, &warnings);
@@ -148,9 +148,9 @@ fn prepare_update(
     let strict = call.options.field_validation == FieldValidation::Strict;
     let sent = (strict && call.verb == RequestVerb::Patch).then(|| new.clone());
     let unknown = admission.prune(kind, &mut new)?;
-    let judged =
+    let validated =
         admission::apply_field_validation(call.options.field_validation, &unknown, duplicates);
-    let warnings = judged.map_err(|error| match &sent {
+    let warnings = validated.map_err(|error| match &sent {
         Some(sent) => patch::invalid_result(sent, &error.to_string()),
         None => admission::decode_error(kind, &error.to_string()),
     })?;

@@ -127,9 +127,9 @@ pub(super) fn restore(from: &Path, dir: &Path) -> Result<(), StoreError> {
         entries: entries.iter(),
         history: none.iter(),
     };
-    let switch = FileControl::default();
-    let database = disk::build_data_file(&dir, &switch, contents)?;
-    switch.seal();
+    let control = FileControl::default();
+    let database = disk::build_data_file(&dir, &control, contents)?;
+    control.seal();
     drop(database);
     dir.write_format()?;
     tracing::info!(from = %from.display(), revision = start, entries = entries.len(), "backup restored");

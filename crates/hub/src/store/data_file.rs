@@ -74,8 +74,8 @@ pub(super) struct DataFile {
 
 impl DataFile {
     /// Opens or creates a file.
-    pub(super) fn open(path: &Path, switch: FileControl) -> Result<Self, redb::DatabaseError> {
-        Ok(Self { file: FileBackend::new(open_private(path)?)?, control: switch })
+    pub(super) fn open(path: &Path, control: FileControl) -> Result<Self, redb::DatabaseError> {
+        Ok(Self { file: FileBackend::new(open_private(path)?)?, control })
     }
 
     fn check_writable(&self) -> io::Result<()> {

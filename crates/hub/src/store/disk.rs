@@ -66,19 +66,19 @@ impl DiskStorage {
     pub(super) fn open(
         dir: &Path,
         options: StoreOptions,
-        switch: FileControl,
+        control: FileControl,
     ) -> Result<(Self, StoreState), StoreError> {
         let dir = DataDir::lock(dir)?;
         let path = dir.file(DATA_FILE);
         let (database, state) = if dir.has_data()? {
-            let database = open_existing(&path, &switch)?;
+            let database = open_existing(&path, &control)?;
             let state = load(&path, &database, options)?;
             dir.check_revision(state.revision)?;
             dir.discard_new_data()?;
             (database, state)
         } else {
             let state = StoreState::empty(options);
-            (build_data_file(&dir, &switch, DataFileContents::from_state(&state))?, state)
+            (build_data_file(&dir, &control, DataFileContents::from_state(&state))?, state)
         };
         dir.write_format()?;
         dir.write_revision(state.revision)?;
@@ -88,7 +88,7 @@ impl DiskStorage {
             entries = state.entries.len(),
             "store opened"
         );
-        Ok((Self { dir, path, file_control: switch, database: Some(database) }, state))
+        Ok((Self { dir, path, file_control: control, database: Some(database) }, state))
     }
 
     /// Makes a batch durable and deletes the history up to `floor`.
@@ -169,7 +169,7 @@ impl<'a> DataFileContents<(), ()> {
 /// Writes a new data file and replaces the old one.
 pub(super) fn build_data_file<'a>(
     dir: &DataDir,
-    switch: &FileControl,
+    control: &FileControl,
     contents: DataFileContents<
         impl Iterator<Item = &'a StoreEntry>,
         impl Iterator<Item = &'a Arc<StoreEvent>>,
@@ -177,7 +177,7 @@ pub(super) fn build_data_file<'a>(
 ) -> Result<Database, StoreError> {
     let path = dir.file(NEW_DATA_FILE);
     dir.discard_new_data()?;
-    let database = DataFile::open(&path, switch.clone())
+    let database = DataFile::open(&path, control.clone())
         .and_then(|file| Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(file))
         .map_err(StoreError::database("create", &path))?;
     write_all(&database, contents).map_err(StoreError::database("write", &path))?;
@@ -186,12 +186,12 @@ pub(super) fn build_data_file<'a>(
 }
 
 /// Opens the data file and verifies it.
-fn open_existing(path: &Path, switch: &FileControl) -> Result<Database, StoreError> {
+fn open_existing(path: &Path, control: &FileControl) -> Result<Database, StoreError> {
     let length = std::fs::metadata(path).map_err(StoreError::io("read", path))?.len();
     if length == 0 {
         return Err(StoreError::corrupt(path, "it is empty")); // redb would initialize it
     }
-    DataFile::open(path, switch.clone())
+    DataFile::open(path, control.clone())
         .and_then(|file| Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(file))
         .map_err(open_error(path))
 }

@@ -23,14 +23,14 @@ fn error_text(error: &dyn std::error::Error) -> String {
 async fn recovers_from(fault: DiskFault, cause: &str, same_file: bool) {
     let dir = tempfile::tempdir().unwrap();
     let inode = || std::fs::metadata(dir.path().join("store.redb")).unwrap().ino();
-    let switch = FileControl::default();
-    let store = Store::open_with(dir.path(), StoreOptions::default(), switch.clone()).unwrap();
+    let control = FileControl::default();
+    let store = Store::open_with(dir.path(), StoreOptions::default(), control.clone()).unwrap();
     store.commit(put("a", "1")).await.unwrap();
     let mut watch = store.watch("", 1).unwrap();
     assert_eq!(watch.next().await.unwrap().revision, 2);
 
     let file = inode();
-    switch.inject_fault(fault);
+    control.inject_fault(fault);
     for _ in 0..2 {
         let error = store.commit(put("a", "lost")).await.unwrap_err();
         let CommitError::Store(error @ StoreError::Write { .. }) = error else { panic!("{error}") };
@@ -45,7 +45,7 @@ async fn recovers_from(fault: DiskFault, cause: &str, same_file: bool) {
     assert_eq!((store.revision(), watch.observed_revision()), (2, 2));
     assert!(watch.try_next().unwrap().is_none(), "failed transactions are invisible");
 
-    switch.resume();
+    control.resume();
     tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     assert_eq!(store.commit(put("a", "2")).await.unwrap().revision, 3);
     assert!(store.is_writable());
@@ -77,12 +77,12 @@ async fn a_failed_sync_is_not_forgotten() {
 #[tokio::test]
 async fn what_was_acknowledged_before_a_disk_error_survives_the_process() {
     let dir = tempfile::tempdir().unwrap();
-    let switch = FileControl::default();
-    let store = Store::open_with(dir.path(), StoreOptions::default(), switch.clone()).unwrap();
+    let control = FileControl::default();
+    let store = Store::open_with(dir.path(), StoreOptions::default(), control.clone()).unwrap();
     for n in 0..50 {
         store.commit(put(&format!("k{n}"), "1")).await.unwrap();
     }
-    switch.inject_fault(DiskFault::SyncFails);
+    control.inject_fault(DiskFault::SyncFails);
     store.commit(put("k0", "maybe")).await.unwrap_err();
     drop(store);
     let store = Store::open(dir.path(), StoreOptions::default()).unwrap();

@@ -103,9 +103,9 @@ impl Store {
     fn open_with(
         dir: &Path,
         options: StoreOptions,
-        switch: FileControl,
+        control: FileControl,
     ) -> Result<Self, StoreError> {
-        let (disk, state) = DiskStorage::open(dir, options, switch)?;
+        let (disk, state) = DiskStorage::open(dir, options, control)?;
         Ok(Self::start(state, Some(disk)))
     }
 
@@ -118,12 +118,12 @@ impl Store {
     fn start(state: StoreState, disk: Option<DiskStorage>) -> Self {
         let shared = Arc::new(SharedState::new(state));
         let file = disk.as_ref().map(|disk| disk.path().to_owned());
-        let (sender, inbox) = mpsc::channel(writer::QUEUE_CAPACITY);
+        let (sender, commands) = mpsc::channel(writer::QUEUE_CAPACITY);
         let writable = Arc::new(AtomicBool::new(true));
         let writer = StoreWriter {
             shared: Arc::clone(&shared),
             disk,
-            commands: inbox,
+            commands,
             writable: Arc::clone(&writable),
             failure: None,
         };
@@ -185,10 +185,10 @@ impl Store {
     pub async fn commit(&self, ops: Vec<StoreOp>) -> Result<TransactionResult, CommitError> {
         ops.iter().try_for_each(check_size)?;
         let started = Instant::now();
-        let (answer, result) = oneshot::channel();
-        let message = WriterCommand::Commit(PendingTransaction { ops, reply: answer });
-        let inbox = self.handle.writer.as_ref().ok_or(StoreError::Closed)?;
-        inbox.send(message).await.map_err(|_| StoreError::Closed)?;
+        let (reply, result) = oneshot::channel();
+        let message = WriterCommand::Commit(PendingTransaction { ops, reply });
+        let commands = self.handle.writer.as_ref().ok_or(StoreError::Closed)?;
+        commands.send(message).await.map_err(|_| StoreError::Closed)?;
         let result = result.await.map_err(|_| StoreError::Closed)?;
         self.handle.commit_duration.observe(started.elapsed().as_secs_f64());
         result
@@ -225,8 +225,8 @@ impl Store {
             let floor = before.min(state.revision);
             state.history.compact(floor);
         }
-        if let Some(inbox) = &self.handle.writer {
-            let _ = inbox.try_send(WriterCommand::Compact); // if the queue is full, the next batch compacts
+        if let Some(commands) = &self.handle.writer {
+            let _ = commands.try_send(WriterCommand::Compact); // if the queue is full, the next batch compacts
         }
     }
 
@@ -270,8 +270,8 @@ impl Store {
     /// its clones return [`StoreError::Closed`]; watches end.
     pub async fn close(self) {
         let (done, closed) = oneshot::channel();
-        if let Some(inbox) = &self.handle.writer
-            && inbox.send(WriterCommand::Close(done)).await.is_ok()
+        if let Some(commands) = &self.handle.writer
+            && commands.send(WriterCommand::Close(done)).await.is_ok()
         {
             let _ = closed.await; // an error means it is already closed
         }

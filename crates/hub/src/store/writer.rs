@@ -117,16 +117,16 @@ impl StoreWriter {
     }
 
     fn commit_batch(&mut self, work: QueuedWork) {
-        let (batch, answers, floor) = {
+        let (batch, replies, floor) = {
             let state = self.shared.state.read();
             let mut batch = WriteBatch::new(state.revision);
-            let answers: Vec<(oneshot::Sender<CommitResult>, CommitResult)> = work
+            let replies: Vec<(oneshot::Sender<CommitResult>, CommitResult)> = work
                 .transactions
                 .into_iter()
-                .map(|PendingTransaction { ops, reply: answer }| (answer, batch.add(&state, &ops)))
+                .map(|PendingTransaction { ops, reply }| (reply, batch.add(&state, &ops)))
                 .collect();
             let floor = state.history.floor_with(batch.events.iter());
-            (batch, answers, floor)
+            (batch, replies, floor)
         };
         let changes = !batch.events.is_empty();
         let persisted = if changes || work.compact { self.persist(&batch, floor) } else { Ok(()) };
@@ -135,14 +135,14 @@ impl StoreWriter {
                 if changes {
                     self.publish(&batch, floor);
                 }
-                for (answer, result) in answers {
-                    let _ = answer.send(result); // the client may be gone
+                for (reply, result) in replies {
+                    let _ = reply.send(result); // the client may be gone
                 }
             }
             // Even a conflict may be with a transaction of this batch, which now fails.
             Err(error) => {
-                for (answer, _) in answers {
-                    let _ = answer.send(Err(CommitError::Store(error.clone())));
+                for (reply, _) in replies {
+                    let _ = reply.send(Err(CommitError::Store(error.clone())));
                 }
             }
         }

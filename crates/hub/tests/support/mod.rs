@@ -26,7 +26,7 @@ impl TestHub {
     pub(crate) async fn start_with(options: StoreOptions) -> Self {
         let ca = CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap())
             .unwrap();
-        let settings = HubConfig {
+        let config = HubConfig {
             crds: vec![test_crd()],
             rules: vec![PolicyRule::new(
                 NODE_GROUP,
@@ -38,7 +38,7 @@ impl TestHub {
             ca: Some(ca),
             ..HubConfig::default()
         };
-        let hub = Hub::start(Store::in_memory(options), settings).await.unwrap();
+        let hub = Hub::start(Store::in_memory(options), config).await.unwrap();
         Self { hub }
     }
 
@@ -46,8 +46,8 @@ impl TestHub {
         self.client_as(UserInfo::admin())
     }
 
-    pub(crate) fn client_as(&self, who: UserInfo) -> kube::Client {
-        kube::Client::new(self.hub.router_as(who), "default")
+    pub(crate) fn client_as(&self, user: UserInfo) -> kube::Client {
+        kube::Client::new(self.hub.router_as(user), "default")
     }
 
     /// Sends a raw request as administrator.
