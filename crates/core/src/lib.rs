@@ -1,41 +1,49 @@
 //! Machinist's functional core.
 //!
-//! Every decision Machinist takes is a pure function in this crate: values in, values out. There
-//! is no async code, no client, no clock, no environment, no file and no process here; the shell
-//! (`crates/machinist`) reads the world, calls these functions and carries out what they return.
+//! Every decision Machinist takes is a pure function in this crate: values in, values out. The crate
+//! uses no async code, client, clock, environment, file or process. The shell (`crates/machinist`)
+//! reads API and disk, calls these functions and performs what they return.
+//!
+//! Modules form a directed graph; the test `layers` of `crates/machinist` holds the allowed edges.
 //!
 //! | module | decides |
 //! |---|---|
 //! | [`adopt`] | whether a running cluster can be taken over without touching a machine |
 //! | [`api`] | what objects look like: the kinds, their schemas, labels and annotations |
-//! | [`apply`] | what a change does to the disk of a machine, step by step, and the way back |
-//! | [`bootstrap`] | what the first control plane gets before there is an API, and where it lies |
+//! | [`apply`] | what a change does to a machine's disk, step by step, and how each step is undone |
+//! | [`bootstrap`] | what the first control plane is served before there is an API server |
 //! | [`certificates`] | which certificates and secrets the cluster keeps up to date on a machine |
-//! | [`generate`] | which MachineConfigs are made out of other objects, and from what |
-//! | [`go`] | what Go's typed world does to values: structs, JSON, YAML, durations |
-//! | [`agent`] | what the daemon of a machine does next, and what it says |
-//! | [`health`] | whether a machine is well on its new config, and what follows if not |
-//! | [`ignition`] | what an Ignition config says, in any version, and how two of them merge |
-//! | [`render`] | which MachineConfigs a pool takes, what they make together, what it is called |
+//! | [`container_runtime`] | which files mirrors, image policies and CRI-O settings put on a machine |
+//! | [`daemon`] | what the daemon of a machine does next, and what it reports |
 //! | [`diff`] | what differs between two configs |
-//! | [`disruption`] | what a change costs a running machine |
-//! | [`drift`] | what differs between a machine's config and its disk, and in which words it is told |
-//! | [`drain`] | how a machine is emptied: who goes, what is in the way, when to try again |
-//! | [`moving`] | what goes from one home of the API to another, and what is in the way |
-//! | [`kubelet`] | what a KubeletConfig makes of the kubelets of a pool |
-//! | [`operator`] | what is deployed into a Kubernetes, in which order, and what is said about it |
-//! | [`plan`] | what a change would do, and where a pool could go back to |
-//! | [`reconcile_check`] | whether a running machine can go from one to the other |
-//! | [`redact`] | what is left of objects that leave the house: everything but secrets |
-//! | [`runtime`] | what image mirrors, image policies and runtime settings make on a machine |
-//! | [`serve`] | what a machine gets on its first boot, and in which version |
+//! | [`disruption`] | what a change costs a running machine: nothing, a reload, a drain, a reboot |
+//! | [`drain`] | which pods are evicted, what blocks a drain, when it is retried |
+//! | [`drift`] | what differs between a machine's config and its disk |
+//! | [`duration`] | durations that administrators write by hand |
+//! | [`generate`] | all generators of MachineConfigs together |
+//! | [`generated_config`] | what the generators share: result, names, ownership, errors |
+//! | [`go`] | the behaviour of Go's libraries that MCO's formats depend on |
+//! | [`health`] | whether a machine is healthy on its new config, and what follows if not |
+//! | [`hex`] | hexadecimal text |
+//! | [`ignition`] | Ignition configs of every version: parse, validate, merge, convert |
+//! | [`kubelet`] | what KubeletConfig, FeatureGate and Node settings mean for a pool's kubelets |
+//! | [`lint`] | what is wrong or suspicious in a manifest, with field and remedy |
+//! | [`migrate`] | which objects move between two API servers, and what prevents it |
+//! | [`node`] | a machine's Node and MachineConfigNode |
+//! | [`operator`] | what is deployed into a Kubernetes cluster, in which order, and its status |
+//! | [`os`] | the operating system: image, kernel, arguments and extensions |
+//! | [`plan`] | what a change would do, and which configs a pool can be rolled back to |
+//! | [`reconcile_check`] | whether a running machine can change from one config to another |
+//! | [`redact`] | which parts of objects are removed before they leave the cluster |
+//! | [`render`] | a pool's rendered config: selection, merge, name, provenance |
+//! | [`rollout`] | a machine's pool, which machine is updated next, the pool's status |
+//! | [`secrets`] | which values must never be shown |
+//! | [`serve`] | what a machine is served on its first boot, and in which Ignition version |
 //! | [`template`] | the MachineConfigs that every machine starts from |
-//! | [`lint`] | what is wrong or odd in a manifest, with field and remedy |
-//! | [`update`] | who is in which pool, who goes next, what the pool's status says |
-//! | [`user_data`] | what points a machine at its config before it has one |
-//! | [`hex`] | digests as people write them |
+//! | [`tls_profile`] | TLS versions and cipher suites of a TLS profile |
+//! | [`user_data`] | what points a new machine to the machine config server |
+//! | [`validate`] | whether one MachineConfig is valid |
 //! | [`versioned`] | which versions of the daemon's own files can be read |
-//! | [`secrets`] | what must never be shown |
 
 #![forbid(unsafe_code)]
 

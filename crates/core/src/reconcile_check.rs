@@ -1,7 +1,7 @@
-//! Whether a running machine can go from one config to another in place, and if not, why.
+//! Whether a running machine can change from one config to another in place, and if not, why.
 //!
-//! The machine's daemon asks this before it touches anything, and the controller asks it before it
-//! hands a config out.
+//! The daemon calls [`check_reconcilable`] before it changes anything; the controller calls it
+//! before it gives a rendered config to machines.
 
 use serde::Serialize;
 
@@ -10,13 +10,13 @@ use crate::ignition::schema::{Config, PasswdUser};
 use crate::ignition::{self, IgnitionError, IgnitionReport};
 use crate::validate::{MachineConfigProblem, check_modes};
 
-/// The file that makes a daemon apply everything anew; a config must not write it.
+/// The file that makes a daemon apply everything again. A config must not write it.
 pub const FORCE_FILE: &str = "/run/machine-config-daemon-force";
 
 /// The one user whose keys and password a running machine manages.
 pub const CORE_USER: &str = "core";
 
-/// Parts of `storage` whose change may be waved through for machines that exist already.
+/// Sections of `storage` that may change on existing machines although they cannot be applied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ValidationOverrides {
     /// `storage.disks` may change.
@@ -27,7 +27,7 @@ pub struct ValidationOverrides {
     pub raid: bool,
 }
 
-/// Why a running machine refuses a config.
+/// The section that a running machine cannot change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum IrreconcilableSection {
@@ -44,7 +44,7 @@ pub enum IrreconcilableSection {
         "invalid passwd change(s): ignition passwd user section contains unsupported changes: user must be core and have 1 or more sshKeys"
     )]
     CoreWithoutKeys,
-    /// `core` has more than keys and a password.
+    /// `core` has fields other than keys and a password.
     #[error("invalid passwd change(s): SSH keys and password hash are not reconcilable")]
     CoreFields,
     /// Ignition's own kernel arguments differ.
@@ -65,12 +65,12 @@ pub enum IrreconcilableSection {
     /// Links were added or changed.
     #[error("ignition links section contains changes")]
     Links,
-    /// FIPS mode was switched.
+    /// FIPS mode changed.
     #[error("detected change to FIPS flag; refusing to modify FIPS on a running cluster")]
     Fips,
 }
 
-/// The change is refused, or one of the two configs is not valid.
+/// Why a machine cannot change from one config to another.
 #[derive(Debug, thiserror::Error)]
 pub enum IrreconcilableError {
     /// The old config cannot be read.
@@ -111,7 +111,7 @@ pub enum IrreconcilableError {
         /// What changed.
         reason: IrreconcilableSection,
     },
-    /// A file is appended to, which cannot be repeated.
+    /// A file has `append`, which is not idempotent.
     #[error(
         "new machineconfig {new:?} is not reconcilable against {old:?}: ignition file {path} includes append"
     )]
@@ -136,7 +136,7 @@ pub enum IrreconcilableError {
 }
 
 impl IrreconcilableError {
-    /// Why, without the names of the two configs.
+    /// The reason, without the names of the two configs.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
@@ -150,7 +150,7 @@ impl IrreconcilableError {
     }
 }
 
-/// Two configs, their Ignition configs read.
+/// The parsed Ignition configs of an old and a new config.
 #[derive(Debug, Clone)]
 pub struct ConfigChange {
     /// The old Ignition config.
@@ -159,8 +159,8 @@ pub struct ConfigChange {
     pub new: Config,
 }
 
-/// Checks whether a machine on `old` can take `new` in place. The two Ignition configs, read on
-/// the way, come back for further use.
+/// Checks whether a machine on `old` can apply `new` in place. Returns the parsed Ignition configs,
+/// so that callers need not parse them again.
 pub fn check_reconcilable(
     old: &MachineConfig,
     new: &MachineConfig,
@@ -190,8 +190,8 @@ pub fn check_reconcilable(
     Ok(ConfigChange { old: old_config, new: new_config })
 }
 
-/// Reads the Ignition config of a MachineConfig. A config without any is an error here, as it is
-/// for the real daemon: rendered configs always have one.
+/// Parses the Ignition config of a MachineConfig. A missing one is an error, as in MCO's daemon:
+/// rendered configs always have one.
 fn read(machine_config: &MachineConfig) -> Result<Config, IgnitionError> {
     match machine_config.spec.config.as_ref().filter(|raw| !raw.is_null()) {
         Some(raw) => ignition::parse_and_upgrade(raw).map(|(config, _)| config),
@@ -203,7 +203,7 @@ fn read(machine_config: &MachineConfig) -> Result<Config, IgnitionError> {
     }
 }
 
-/// What was lifted from an older version must be valid in the internal one too.
+/// A config that was upgraded from an older version must be valid in the current one too.
 fn validate_again(config: &Config) -> Result<(), String> {
     let report = ignition::validate::validate(config, 5);
     if report.is_fatal() {
@@ -239,7 +239,7 @@ fn check_sections(
     if from.directories != to.directories {
         return Err(IrreconcilableSection::Directories);
     }
-    // Links that go away altogether are left where they are.
+    // Removing all links is allowed: they stay on disk.
     if from.links != to.links && !to.links.is_empty() {
         return Err(IrreconcilableSection::Links);
     }

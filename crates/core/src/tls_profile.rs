@@ -1,4 +1,5 @@
-//! Translates a TLS profile into the flags of a server.
+//! The TLS version and cipher suites that a TLS profile stands for. The machine config server and
+//! the kubelets take them as flags or settings.
 
 use crate::api::TLSSecurityProfile;
 
@@ -11,7 +12,7 @@ pub struct TlsParameters {
     pub cipher_suites: Vec<String>,
 }
 
-/// OpenSSL and IANA names of the supported cipher suites.
+/// OpenSSL and IANA names of the supported cipher suites, in the order of preference.
 const SUITES: [(&str, &str); 21] = [
     ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),
     ("TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384"),
@@ -35,11 +36,11 @@ const SUITES: [(&str, &str); 21] = [
     ("AES256-SHA", "TLS_RSA_WITH_AES_256_CBC_SHA"),
     ("DES-CBC3-SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA"),
 ];
-/// How many of them each predefined profile has.
+/// How many of the first suites each predefined profile has.
 const MODERN_SUITES: usize = 3;
 const INTERMEDIATE_SUITES: usize = 9;
 
-/// The parameters of a profile. No profile, or an empty one, means `Intermediate`.
+/// The parameters of a profile. `Intermediate` if there is none or it is empty.
 #[must_use]
 pub fn tls_parameters(profile: Option<&TLSSecurityProfile>) -> TlsParameters {
     let ready_made = |min_version: &str, count: usize| TlsParameters {

@@ -6,7 +6,7 @@
 use crate::api::MachineConfigSpec;
 use crate::ignition::{self, Config, IgnitionError, IgnitionReport, ParsedConfig};
 
-/// The extensions that an OS image can add.
+/// The extensions that MCO knows.
 pub const KNOWN_EXTENSIONS: [&str; 7] = [
     "ipsec",
     "kerberos",
@@ -17,19 +17,19 @@ pub const KNOWN_EXTENSIONS: [&str; 7] = [
     "usbguard",
 ];
 
-/// The kernels that can be asked for, the default one aside.
+/// The kernel types other than the default.
 pub const SPECIAL_KERNELS: [&str; 2] = ["realtime", "64k-pages"];
 
-/// What is wrong with one MachineConfig.
+/// Why one MachineConfig is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum MachineConfigProblem {
-    /// A kernel that is not known.
+    /// An unknown kernel type.
     #[error("spec.kernelType: kernelType={0} is invalid (use default, realtime or 64k-pages)")]
     UnknownKernelType(String),
-    /// Extensions that are not known.
+    /// Unknown extensions.
     #[error("spec.extensions: invalid extensions found: [{}] (known: {})", .0.join(" "), KNOWN_EXTENSIONS.join(", "))]
     UnknownExtensions(Vec<String>),
-    /// A file mode with more than permissions.
+    /// A file mode with more than permission bits.
     #[error("spec.config: invalid mode {mode:#o} for {path}, cannot exceed 0o777")]
     UnsupportedMode {
         /// The mode.
@@ -42,8 +42,8 @@ pub enum MachineConfigProblem {
     Ignition(#[from] IgnitionError),
 }
 
-/// Checks a MachineConfig and gives its Ignition config, lifted to 3.5.0, with the warnings.
-/// `None` where it has none.
+/// Checks a MachineConfig and returns its Ignition config, upgraded to 3.5.0, with the warnings.
+/// `None` if it has no Ignition config.
 pub fn validate_spec(
     spec: &MachineConfigSpec,
 ) -> Result<Option<(Config, IgnitionReport)>, MachineConfigProblem> {
@@ -54,13 +54,13 @@ pub fn validate_spec(
     let Some(raw) = spec.config.as_ref().filter(|raw| !raw.is_null()) else { return Ok(None) };
     let (parsed, report) = ignition::parse(raw)?;
     check_parsed(&parsed)?;
-    // Extensions are looked at only where there is an Ignition config, as in the real system.
+    // MCO checks extensions only if there is an Ignition config.
     check_extensions(spec)?;
     let config = ignition::parse::upgrade(parsed)?;
     Ok(Some((config, report)))
 }
 
-/// Extensions that no OS image can add.
+/// Checks that all extensions are known.
 pub fn check_extensions(spec: &MachineConfigSpec) -> Result<(), MachineConfigProblem> {
     let unknown: Vec<String> = spec
         .extensions
@@ -86,7 +86,7 @@ fn check_parsed(parsed: &ParsedConfig) -> Result<(), MachineConfigProblem> {
     }
 }
 
-/// Files may carry permissions only: the daemon does not set the special bits.
+/// Checks that file modes are permission bits only: the daemon does not set setuid, setgid or sticky.
 pub fn check_modes(config: &Config) -> Result<(), MachineConfigProblem> {
     config.storage.files.iter().try_for_each(|file| check_mode(file.mode, &file.path))
 }

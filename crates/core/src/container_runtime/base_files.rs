@@ -1,15 +1,14 @@
-//! The files that we begin with.
+//! The base files that generated ones start from.
 
 use super::{policy_json, registries_conf, storage_conf};
 use crate::api::MachineConfig;
 use crate::api::names::object::POOL_WORKER;
 use crate::ignition::{contents, parse_and_upgrade};
 
-/// The largest of these files that is read.
+/// Larger files are ignored.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The files that machines of a pool have before anything is generated: those of its templates, and
-/// where there are none, those of the real system.
+/// The files of a pool before anything is generated: from its templates, else MCO's defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseFiles {
     /// `registries.conf`.
@@ -31,9 +30,9 @@ impl Default for BaseFiles {
 }
 
 impl BaseFiles {
-    /// The files of a pool, found among MachineConfigs. Only those that templates make count
-    /// (`00-<role>`, `01-<role>-…`): what a person writes is merged later, and may well override
-    /// what is generated. A pool without templates has those of workers.
+    /// Finds the files of a pool in MachineConfigs. Only those from templates count (`00-<role>`,
+    /// `01-<role>-…`): an administrator's files are merged later and may override generated ones. A pool
+    /// without templates uses those of `worker`.
     pub fn for_pool<'a>(
         pool: &str,
         machine_configs: impl IntoIterator<Item = &'a MachineConfig>,
@@ -59,14 +58,13 @@ impl BaseFiles {
         base
     }
 
-    /// Whether a MachineConfig of this name can be part of a base.
+    /// Whether a MachineConfig of this name may contain base files.
     #[must_use]
     pub fn is_base_config(name: &str) -> bool {
         name.starts_with("00-") || name.starts_with("01-")
     }
 
-    /// Takes the files that a MachineConfig holds. One that cannot be read makes no base; rendering
-    /// says what is wrong with it.
+    /// Takes the files of a MachineConfig. An invalid one is skipped; rendering reports it.
     fn merge_from(&mut self, machine_config: &MachineConfig) {
         let Some(config) = &machine_config.spec.config else { return };
         let Ok((ignition, _)) = parse_and_upgrade(config) else { return };

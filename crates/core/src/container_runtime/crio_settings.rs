@@ -1,4 +1,4 @@
-//! ContainerRuntimeConfig: settings of the container runtime, checked and turned into files.
+//! ContainerRuntimeConfig: validates CRI-O settings and converts them to files.
 
 use kube::ResourceExt as _;
 
@@ -12,33 +12,33 @@ use crate::api::{
 use crate::generated_config::naming::{AssignedNames, ConfigNaming, NamedSource};
 use crate::generated_config::{GenerateError, GeneratedConfig, GeneratedFile, machine_config};
 
-/// The folder of CRI-O's settings.
+/// CRI-O's drop-in directory.
 const CRIO_CONF_DIR: &str = "/etc/crio/crio.conf.d";
-/// A smaller limit of processes is none.
+/// MCO's minimum of `pidsLimit`.
 const MIN_PIDS_LIMIT: i64 = 20;
-/// A log as small as this is none.
+/// `logSizeMax` has to be larger than this.
 const MIN_LOG_SIZE_EXCLUSIVE: i64 = 8192;
 const LOG_LEVELS: [&str; 7] = ["error", "fatal", "panic", "warn", "info", "debug", "trace"];
 const RUNTIMES: [&str; 2] = ["crun", "runc"];
 
-/// How the MachineConfigs of ContainerRuntimeConfigs are called.
+/// How the MachineConfigs of ContainerRuntimeConfigs are named.
 pub const CONTAINER_RUNTIME_NAMING: ConfigNaming = ConfigNaming {
     kind: "ContainerRuntimeConfig",
     infix: "containerruntime",
     limit_message: "max number of supported ctrcfgs (10) has been reached. Please delete old ctrcfgs before retrying",
 };
 
-/// What one object comes to.
+/// The desired objects of one ContainerRuntimeConfig.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuntimeConfigOutput {
-    /// What the names of its MachineConfigs end with; empty: nothing.
+    /// The number at the end of the names; may be empty.
     pub suffix: String,
     /// Its MachineConfigs, one for each of its pools.
     pub generated: Vec<GeneratedConfig>,
 }
 
-/// What each of these objects comes to, in their order. `exists` says whether there is a MachineConfig
-/// of a name, and `base` with which files a pool begins.
+/// The plans for all ContainerRuntimeConfigs, in input order. `exists` reports whether there is a
+/// MachineConfig of a name; `base` returns the base files of a pool.
 pub fn generate_all(
     configs: &[&ContainerRuntimeConfig],
     pools: &[&MachineConfigPool],
@@ -55,7 +55,7 @@ pub fn generate_all(
     let names = CONTAINER_RUNTIME_NAMING.assign(&members, pools, exists);
     let plan =
         |(config, names): (&&ContainerRuntimeConfig, Result<AssignedNames, GenerateError>)| {
-            // A wrong setting is named before a wrong selector, as the real system does.
+            // MCO reports an invalid setting before an invalid selector.
             check(config)?;
             let AssignedNames { suffix, by_pool } = names?;
             let generated =
@@ -65,10 +65,10 @@ pub fn generate_all(
     configs.iter().zip(names).map(plan).collect()
 }
 
-/// The MachineConfig of one ContainerRuntimeConfig for one pool, under this name.
+/// The MachineConfig of one ContainerRuntimeConfig for one pool.
 ///
 /// # Errors
-/// A setting cannot be taken up.
+/// A setting is invalid.
 pub fn generate(
     config: &ContainerRuntimeConfig,
     pool: &str,
@@ -94,16 +94,16 @@ pub fn generate(
     })
 }
 
-/// Whether all settings can be taken up.
+/// Checks all settings.
 ///
 /// # Errors
-/// One cannot.
+/// A setting is invalid.
 pub fn check(config: &ContainerRuntimeConfig) -> Result<(), GenerateError> {
     let Some(settings) = &config.spec.container_runtime_config else { return Ok(()) };
     let wrong = |field: &str, message: String, remedy: &str| {
         Err(error(config, field, message, remedy.to_owned()))
     };
-    // A setting that is passed over in silence would be one that somebody relies on.
+    // An unknown setting is an error: ignoring it would hide that it has no effect.
     if let Some(name) = settings.other.keys().next() {
         let message = "is not a setting that is known here".to_owned();
         return wrong(name, message, "correct its name, or remove it");
@@ -196,7 +196,7 @@ fn files(
     Ok(files)
 }
 
-/// What the settings change in `storage.conf`, if anything.
+/// The changes to `storage.conf`, if any.
 fn storage_changes(
     config: &ContainerRuntimeConfig,
     settings: &ContainerRuntimeConfiguration,
@@ -204,7 +204,7 @@ fn storage_changes(
     let size = parse_quantity(config, "overlaySize", &settings.overlay_size)?;
     let changes = StorageConfChanges {
         size: size.filter(|(value, _)| *value != 0).map(|(_, shown)| shown),
-        // The storage library finds layers in such a store by their references only.
+        // The storage library requires `:ref` to find layers by reference.
         layer_stores: paths(&settings.additional_layer_stores)
             .into_iter()
             .map(|path| if path.ends_with(":ref") { path } else { format!("{path}:ref") })
@@ -217,7 +217,7 @@ fn storage_changes(
     Ok((!nothing).then_some(changes))
 }
 
-/// An amount as a number and as Kubernetes shows it.
+/// A quantity as a number and in Kubernetes' canonical form.
 fn parse_quantity(
     config: &ContainerRuntimeConfig,
     field: &str,

@@ -1,4 +1,4 @@
-//! Image policies: by scope, those of the cluster before those of a namespace.
+//! Image policies by scope. Those of the cluster take precedence over those of a namespace.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use super::signature_requirement::requirement;
 use crate::api::config::{ClusterImagePolicy, ImagePolicy, ImageSigstoreVerificationPolicy};
 use crate::generated_config::GenerateError;
 
-/// The requirements of a scope, each from a policy.
+/// The requirements by scope.
 pub(super) type ScopeRequirements = BTreeMap<String, Vec<Value>>;
 
-/// What is required, where.
+/// The signature requirements of the cluster and of namespaces.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ImagePolicies {
-    /// In the whole cluster.
+    /// For the whole cluster.
     pub(super) cluster: ScopeRequirements,
-    /// In a namespace, besides.
+    /// Additional ones, by namespace.
     pub(super) namespaces: BTreeMap<String, ScopeRequirements>,
-    /// Scopes of a namespace that the cluster has decided already.
+    /// Namespace scopes that a ClusterImagePolicy overrides.
     pub(super) conflicts: Vec<ScopeConflict>,
 }
 
-/// Scopes of an ImagePolicy that do not count, since a ClusterImagePolicy decides about them.
+/// Scopes of an ImagePolicy that have no effect because a ClusterImagePolicy covers them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScopeConflict {
     /// The namespace of the ImagePolicy.
@@ -37,10 +37,10 @@ pub struct ScopeConflict {
 }
 
 impl ScopeConflict {
-    /// The real system's word for it.
+    /// MCO's reason.
     pub const REASON: &'static str = "ConflictScopes";
 
-    /// The real system's sentence about it.
+    /// MCO's message.
     #[must_use]
     pub fn message(&self) -> String {
         let scopes: Vec<String> = self.scopes.iter().map(|scope| format!("{scope:?}")).collect();
@@ -51,7 +51,7 @@ impl ScopeConflict {
     }
 }
 
-/// Sorts the policies by where they hold, and checks them against the lists of the Image.
+/// Groups the policies by scope and checks them against the lists of the Image config.
 pub(super) fn policies(
     cluster: &[&ClusterImagePolicy],
     namespaced: &[&ImagePolicy],
@@ -103,7 +103,7 @@ fn policy_requirement(
         .map_err(|(field, message, remedy)| problem((format!(".{field}"), message, remedy)))
 }
 
-/// A policy about images that are never accepted, or not among those that are, is a mistake.
+/// A policy for images that are blocked or not allowed is an error.
 fn check(
     object: &str,
     kind: &str,

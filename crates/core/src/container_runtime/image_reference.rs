@@ -1,17 +1,17 @@
-//! The name of an image, taken apart.
+//! Parses image references.
 
 use super::mirrors::PullBy;
 
-/// The repository of an image, and how the image is asked for.
+/// The repository of an image, and whether it is pulled by digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ImageReference<'a> {
     /// Host and path.
     pub(super) repository: &'a str,
-    /// Whether it is asked for by digest.
+    /// Whether it is pulled by digest.
     pub(super) by: PullBy,
 }
 
-/// Takes a full name apart: `host/path`, with a tag, a digest or both. Short names are none.
+/// Parses a full reference: `host/path`, with a tag, a digest or both. `None` for short names.
 pub(super) fn parse(image: &str) -> Option<ImageReference<'_>> {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
@@ -24,7 +24,7 @@ pub(super) fn parse(image: &str) -> Option<ImageReference<'_>> {
     };
     let host = repository.split('/').next()?;
     let is_full = host.contains(['.', ':']) || host == "localhost";
-    // A name with one path part on this host stands for another one.
+    // A single path component on Docker Hub is an official image.
     let is_short = host == "docker.io" && repository.matches('/').count() == 1;
     let good = is_full
         && !is_short

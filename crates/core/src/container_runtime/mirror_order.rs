@@ -1,8 +1,8 @@
-//! One order of mirrors that respects several lists at once.
+//! Merges several ordered lists of mirrors into one order.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Who comes before whom.
+/// A graph of which mirror comes before which.
 #[derive(Debug, Default)]
 pub(super) struct PrecedenceGraph<'a> {
     before: BTreeMap<&'a str, BTreeSet<&'a str>>,
@@ -10,7 +10,7 @@ pub(super) struct PrecedenceGraph<'a> {
 }
 
 impl<'a> PrecedenceGraph<'a> {
-    /// The first comes before the second.
+    /// Puts the first before the second.
     pub(super) fn add(&mut self, first: &'a str, second: &'a str) {
         self.after.entry(first).or_default().insert(second);
         self.after.entry(second).or_default();
@@ -18,8 +18,7 @@ impl<'a> PrecedenceGraph<'a> {
         self.before.entry(first).or_default();
     }
 
-    /// All of them, each after those that come before it. Where lists contradict one another, the
-    /// alphabet decides.
+    /// All mirrors in topological order. Contradictions are resolved alphabetically.
     pub(super) fn topological_order(mut self) -> Vec<&'a str> {
         let names: Vec<&str> = self.after.keys().copied().collect();
         let mut free: VecDeque<&str> =
@@ -27,7 +26,7 @@ impl<'a> PrecedenceGraph<'a> {
         let mut rest = names.iter().copied();
         let mut used = BTreeSet::new();
         let mut sorted = Vec::with_capacity(names.len());
-        // Nobody is free and somebody is left: they wait for one another.
+        // A cycle: all remaining mirrors wait for each other.
         while let Some(name) = free.pop_front().or_else(|| rest.find(|name| !used.contains(name))) {
             used.insert(name);
             sorted.push(name);

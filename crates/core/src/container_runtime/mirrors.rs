@@ -1,4 +1,4 @@
-//! Mirrors out of three kinds of objects, in one notation, checked and merged by source.
+//! Mirrors from three kinds of objects, converted to one form, validated and merged by source.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use crate::api::ImageContentSourcePolicy;
 use crate::api::config::{ImageDigestMirrorSet, ImageMirrors, ImageTagMirrorSet};
 use crate::generated_config::GenerateError;
 
-/// The policy under which a source is never asked.
+/// The policy that never contacts the source.
 const NEVER: &str = "NeverContactSource";
-/// The policy when none is given.
+/// The default policy.
 const ALLOW: &str = "AllowContactingSource";
 
 /// Which pulls a mirror serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PullBy {
-    /// Those by digest.
+    /// Pulls by digest.
     Digest,
-    /// Those by tag.
+    /// Pulls by tag.
     Tag,
 }
 
-/// The mirrors that one entry of one object gives a source.
+/// One entry of one object: a source and its mirrors.
 #[derive(Clone, Debug)]
 pub(super) struct MirrorEntry<'a> {
     pub(super) object: String,
@@ -105,7 +105,7 @@ fn add<'a>(
     Ok(())
 }
 
-/// Whether the entries can be carried out, each for itself and all together.
+/// Checks the entries, each on its own and all together.
 pub(super) fn check(entries: &[MirrorEntry<'_>]) -> Result<(), GenerateError> {
     let mut policies: BTreeMap<&str, &MirrorEntry<'_>> = BTreeMap::new();
     for entry in entries {
@@ -142,7 +142,7 @@ pub(super) fn check(entries: &[MirrorEntry<'_>]) -> Result<(), GenerateError> {
     Ok(())
 }
 
-/// All the mirrors of a source, in the order in which they are tried.
+/// All mirrors of a source, in the order in which they are tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MergedMirrors<'a> {
     pub(super) source: &'a str,
@@ -150,8 +150,8 @@ pub(super) struct MergedMirrors<'a> {
     pub(super) never_contact_source: bool,
 }
 
-/// The mirrors for pulls by digest or by tag, a source each, sorted by it. An entry without a
-/// mirror that is not the source itself says nothing, not even its policy.
+/// The mirrors for pulls by digest or by tag, sorted by source. An entry whose only mirror is the
+/// source itself is ignored, including its policy.
 pub(super) fn merge_mirrors<'a>(entries: &[MirrorEntry<'a>], by: PullBy) -> Vec<MergedMirrors<'a>> {
     let mut by_source: BTreeMap<&str, Vec<&MirrorEntry<'a>>> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.by == by) {
@@ -170,7 +170,7 @@ pub(super) fn merge_mirrors<'a>(entries: &[MirrorEntry<'a>], by: PullBy) -> Vec<
             }
         }
         let mut mirrors = order.topological_order();
-        // The source is tried last anyway.
+        // The source is always tried last.
         if mirrors.last() == Some(&source) {
             mirrors.pop();
         }

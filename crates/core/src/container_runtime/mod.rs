@@ -1,17 +1,16 @@
-//! What image mirrors, image policies and container runtime settings make on a machine.
+//! Generates the files for image mirrors, image policies and container runtime settings.
 //!
 //! ```text
 //! ImageContentSourcePolicy ┐
 //! ImageDigestMirrorSet     ├─ mirrors ─┐
 //! ImageTagMirrorSet        ┘           ├─ registries_conf ─→ registries.conf ─┐
-//! Image ─ sources (blocked, allowed) ──┤                                      ├─ registries ─→ 99-<pool>-generated-registries
+//! Image ─ registry_lists ──────────────┤                                      ├─ registries ─→ 99-<pool>-generated-registries
 //! ClusterImagePolicy ┐                 ├─ policy_json ─────→ policy.json      │
-//! ImagePolicy        ┴ image_policies ─┴─ sigstore ────────→ registries.d ────┘
-//! ContainerRuntimeConfig ─ settings ──→ CRI-O drop-ins, storage.conf ─→ 99-<pool>-generated-containerruntime
+//! ImagePolicy        ┴ image_policies ─┴─ registries_d ────→ registries.d ────┘
+//! ContainerRuntimeConfig ─ crio_settings ─→ drop-ins, storage.conf ─→ 99-<pool>-generated-containerruntime
 //! ```
 //!
-//! The answers are those of the Machine Config Operator and of the libraries it uses
-//! (`tests/cases/registries.jsonl`).
+//! The results are the same as those of MCO and its libraries (`tests/cases/registries.jsonl`).
 
 mod base_files;
 pub mod crio_settings;

@@ -8,39 +8,39 @@ use serde_json::{Map, Value, json};
 use super::image_policies::ScopeRequirements;
 use super::registry_lists::RegistryLists;
 
-/// The file that we begin with when no template gives one: everything is accepted.
+/// The default file, which accepts every image.
 pub(super) const DEFAULT_POLICY_JSON: &str = r#"{
   "default": [{"type": "insecureAcceptAnything"}],
   "transports": {"docker-daemon": {"": [{"type": "insecureAcceptAnything"}]}}
 }"#;
 
-/// Scopes with as many slashes are unknown to the transport `atomic`.
+/// The transport `atomic` does not support scopes with this many slashes.
 const TOO_DEEP_FOR_ATOMIC: usize = 3;
 
 /// A `policy.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct PolicyFile {
-    /// What is asked of images that nothing else is said about.
+    /// The requirements of images without a more specific entry.
     default: Value,
-    /// What is asked of images, by transport and scope.
+    /// The requirements of images, by transport and scope.
     #[serde(default)]
     transports: BTreeMap<String, Map<String, Value>>,
 }
 
 impl PolicyFile {
-    /// Reads a file.
+    /// Parses a file.
     pub(super) fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text)
     }
 
     /// The text of the file.
     pub(super) fn text(&self) -> String {
-        // A map of texts and values can always be written.
+        // Serializing a map with string keys cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 }
 
-/// The policy of the cluster: a base, the lists of the Image, and the policies of the cluster.
+/// The policy of the cluster: the base file, the lists of the Image config, ClusterImagePolicies.
 pub(super) fn cluster_policy(
     mut base: PolicyFile,
     lists: &RegistryLists,
@@ -65,7 +65,7 @@ pub(super) fn cluster_policy(
     base
 }
 
-/// The policy of a namespace: that of the cluster, and its own.
+/// The policy of a namespace: the cluster's, plus its own.
 pub(super) fn namespace_policy(cluster: &PolicyFile, policies: &ScopeRequirements) -> PolicyFile {
     let mut policy = cluster.clone();
     let shallow = policies.iter().filter(|(scope, _)| !is_too_deep(scope));

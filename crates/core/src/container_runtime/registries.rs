@@ -1,4 +1,4 @@
-//! Mirrors, registries and image policies, made into `99-<pool>-generated-registries`.
+//! Generates `99-<pool>-generated-registries` from mirrors, registry lists and image policies.
 
 use std::hash::{Hash, Hasher};
 
@@ -21,43 +21,43 @@ use crate::api::names::{MAX_MACHINE_CONFIG_BYTES, label};
 use crate::api::{ImageContentSourcePolicy, MachineConfig, MachineConfigPool, selector};
 use crate::generated_config::{GenerateError, GeneratedConfig, GeneratedFile, machine_config};
 
-/// Where the list of registries is.
+/// The path of `registries.conf`.
 pub const REGISTRIES_CONF: &str = "/etc/containers/registries.conf";
-/// Where the policy is.
+/// The path of `policy.json`.
 pub const POLICY_JSON: &str = "/etc/containers/policy.json";
 const SIGSTORE_REGISTRIES_YAML: &str = "/etc/containers/registries.d/sigstore-registries.yaml";
 const NAMESPACE_POLICIES: &str = "/etc/crio/policies";
 const SEARCH_REGISTRIES_CONF: &str =
     "/etc/containers/registries.conf.d/01-image-searchRegistries.conf";
 
-/// What there is about images.
+/// The image settings of the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct RegistryInputs<'a> {
-    /// The Image `cluster`.
+    /// The Image config `cluster`.
     pub image: Option<&'a Image>,
-    /// Mirrors for pulls by digest, in the old notation.
+    /// Mirrors for pulls by digest, in the deprecated form.
     pub content_source_policies: Vec<&'a ImageContentSourcePolicy>,
     /// Mirrors for pulls by digest.
     pub digest_mirror_sets: Vec<&'a ImageDigestMirrorSet>,
     /// Mirrors for pulls by tag.
     pub tag_mirror_sets: Vec<&'a ImageTagMirrorSet>,
-    /// Whose signatures images must carry.
+    /// Signature policies of the cluster.
     pub cluster_image_policies: Vec<&'a ClusterImagePolicy>,
-    /// Whose signatures images must carry, in a namespace.
+    /// Signature policies of namespaces.
     pub image_policies: Vec<&'a ImagePolicy>,
-    /// The release image of the cluster, if it has one.
+    /// The cluster's release image, if it has one.
     pub release_image: Option<&'a str>,
 }
 
-/// What all that comes to.
+/// The generated MachineConfigs and what has to be reported.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RegistriesOutput {
     /// A MachineConfig for each pool.
     pub generated: Vec<GeneratedConfig>,
-    /// Scopes of ImagePolicies that do not count.
+    /// Scopes of ImagePolicies without effect.
     pub conflicts: Vec<ScopeConflict>,
-    /// Registries that were not blocked, since the system would be cut off from its own images. The
-    /// real system goes on without them; a person should hear of it.
+    /// Set if a registry was not blocked because the cluster needs it for its own images. MCO continues
+    /// silently; the controller reports it.
     pub release_not_blocked: Option<GenerateError>,
 }
 
@@ -67,8 +67,8 @@ pub fn machine_config_name(pool: &str) -> String {
     format!("99-{pool}-generated-registries")
 }
 
-/// The pools that get a MachineConfig of their own: those that come with the system, and others that
-/// take over nothing from one of those. (A custom pool builds on the workers, and so has theirs.)
+/// The pools that get their own MachineConfig: the built-in ones, and others that inherit from none
+/// of them. A custom pool inherits the MachineConfig of `worker`.
 #[must_use]
 pub fn target_pools<'p>(pools: &[&'p MachineConfigPool]) -> Vec<&'p MachineConfigPool> {
     let is_built_in = |pool: &&MachineConfigPool| pool.labels().contains_key(label::MCO_BUILT_IN);
@@ -88,8 +88,7 @@ pub fn target_pools<'p>(pools: &[&'p MachineConfigPool]) -> Vec<&'p MachineConfi
 }
 
 impl RegistryInputs<'_> {
-    /// Feeds which objects these are, and in which version, to a hasher: as long as the result is the
-    /// same, so is what is generated.
+    /// Hashes the identity and version of all objects. While the hash is unchanged, so is the output.
     pub fn hash_versions(&self, hasher: &mut impl Hasher) {
         fn all<'a, K: kube::Resource + 'a>(
             objects: impl IntoIterator<Item = &'a &'a K>,
@@ -131,11 +130,10 @@ impl RegistryInputs<'_> {
     }
 }
 
-/// The MachineConfigs of these pools, each with the files that it begins with. Where there are no
-/// objects, there are none.
+/// The MachineConfigs of these pools, each given with its base files. Empty if there are no objects.
 ///
 /// # Errors
-/// An object cannot be carried out; nothing is generated then, and pools keep what they have.
+/// An object is invalid. Nothing is generated then, and pools keep what they have.
 pub fn generate(
     inputs: &RegistryInputs<'_>,
     pools: &[(&MachineConfigPool, BaseFiles)],
@@ -148,7 +146,7 @@ pub fn generate(
     let mut made: Vec<(&BaseFiles, MachineConfig)> = Vec::new();
     let mut generated = Vec::with_capacity(pools.len());
     for (pool, base) in pools {
-        // Most pools begin with the same files.
+        // Most pools have the same base files.
         let known = made.iter().position(|(other, _)| *other == base);
         let at = match known {
             Some(at) => at,
@@ -179,9 +177,9 @@ pub fn generate(
     })
 }
 
-/// Refuses files that no API could store.
+/// Refuses files that are too large for the API server.
 fn check_size(files: Vec<GeneratedFile>, name: &str) -> Result<Vec<GeneratedFile>, GenerateError> {
-    // As many bytes as base64 makes of them.
+    // The size in base64.
     let size: usize = files.iter().map(|file| file.contents.len().div_ceil(3) * 4).sum();
     if size > MAX_MACHINE_CONFIG_BYTES {
         return Err(GenerateError {
@@ -195,7 +193,7 @@ fn check_size(files: Vec<GeneratedFile>, name: &str) -> Result<Vec<GeneratedFile
     Ok(files)
 }
 
-/// What is to be done, checked.
+/// The validated settings.
 struct RegistriesPlan<'a> {
     sources: RegistrySources,
     entries: Vec<MirrorEntry<'a>>,
@@ -215,7 +213,7 @@ fn plan_registries<'a>(inputs: &RegistryInputs<'a>) -> Result<RegistriesPlan<'a>
     mirrors::check(&entries)?;
     let (digest, tag) =
         (merge_mirrors(&entries, PullBy::Digest), merge_mirrors(&entries, PullBy::Tag));
-    // Only the lists of the Image are about the release.
+    // Only the lists of the Image config affect the release image.
     let release_image = inputs.release_image.filter(|_| inputs.image.is_some());
     let release = release_image.map(registry_lists::parse_release_image).transpose()?;
     let lists = registry_lists::registry_lists(&sources, release.as_ref(), &digest)
@@ -237,7 +235,7 @@ fn plan_registries<'a>(inputs: &RegistryInputs<'a>) -> Result<RegistriesPlan<'a>
 }
 
 impl RegistriesPlan<'_> {
-    /// The files of a pool that begins with these.
+    /// The files of a pool with these base files.
     fn files(&self, base: &BaseFiles) -> Result<Vec<GeneratedFile>, GenerateError> {
         let conf = self.registries_conf(base)?;
         let policy = self.policy(base)?;
@@ -302,7 +300,7 @@ impl RegistriesPlan<'_> {
     }
 }
 
-/// A template's file cannot be built on.
+/// The error of an invalid base file.
 fn template_file_error(path: &str, message: String) -> GenerateError {
     GenerateError {
         object: "the templates".to_owned(),

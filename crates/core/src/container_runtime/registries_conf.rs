@@ -1,4 +1,4 @@
-//! `registries.conf`: where images are looked for, and how (containers-registries.conf(5), v2).
+//! `registries.conf`: where images are pulled from (containers-registries.conf(5), version 2).
 
 mod edit;
 mod read;
@@ -9,59 +9,59 @@ pub use read::RegistriesConfError;
 
 use super::mirrors::PullBy;
 
-/// The file that we begin with when no template gives one: what the real system ships.
+/// MCO's default file.
 pub const DEFAULT_REGISTRIES_CONF: &str =
     "unqualified-search-registries = ['registry.access.redhat.com', 'docker.io']\n";
 
-/// A `registries.conf` in its second version.
+/// A `registries.conf` of version 2.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistriesConf {
-    /// Where short names are looked for.
+    /// The registries that short names are searched in.
     pub search: Option<Vec<String>>,
-    /// The programs that know credentials.
+    /// The credential helpers.
     pub credential_helpers: Option<Vec<String>>,
     /// How short names are resolved.
     pub short_name_mode: String,
-    /// The program that knows credentials for additional layer stores.
+    /// The credential helper of additional layer stores.
     pub layer_store_helper: String,
-    /// What is said about places.
+    /// The entries about registries.
     pub registries: Vec<RegistryEntry>,
-    /// What short names stand for.
+    /// Aliases of short names.
     pub aliases: Vec<(String, String)>,
 }
 
-/// What is said about one place.
+/// One entry about a registry, namespace or repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistryEntry {
-    /// What images begin with that this is about; empty: the location.
+    /// The prefix of matching images; if empty, the location.
     pub prefix: String,
-    /// Where they are.
+    /// Where the images are.
     pub location: String,
-    /// Whether no certificate is needed there.
+    /// Whether TLS is not verified.
     pub insecure: bool,
-    /// Which pulls it serves; empty: all.
+    /// Which pulls it serves; if empty, all.
     pub pull_from_mirror: String,
-    /// Whether it is never asked.
+    /// Whether it is never contacted.
     pub blocked: bool,
     /// Whether all its mirrors serve pulls by digest only.
     pub mirror_by_digest_only: bool,
-    /// Where to look first.
+    /// The mirrors, tried first.
     pub mirrors: Vec<RegistryMirror>,
 }
 
-/// A mirror of a place.
+/// A mirror.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistryMirror {
-    /// Where it is.
+    /// Its location.
     pub location: String,
-    /// Whether no certificate is needed there.
+    /// Whether TLS is not verified.
     pub insecure: bool,
-    /// Which pulls it serves: `digest-only`, `tag-only`; empty: all.
+    /// Which pulls it serves: `digest-only`, `tag-only`; if empty, all.
     pub pull_from_mirror: String,
 }
 
 impl RegistryEntry {
-    /// An entry about a scope: a wildcard is a prefix, anything else a location.
+    /// An entry for a scope: a wildcard is a prefix, anything else a location.
     fn for_scope(scope: &str) -> Self {
         let mut registry = Self::default();
         if scope.starts_with("*.") {
@@ -72,14 +72,14 @@ impl RegistryEntry {
         registry
     }
 
-    /// What it is about.
+    /// Its scope.
     pub(super) fn scope(&self) -> &str {
         if self.prefix.is_empty() { &self.location } else { &self.prefix }
     }
 }
 
 impl PullBy {
-    /// As the file says it.
+    /// The value in the file.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Digest => "digest-only",

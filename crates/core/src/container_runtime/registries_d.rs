@@ -1,5 +1,5 @@
-//! `registries.d`: where signatures are looked for (containers-registries.d(5)). Signatures of
-//! sigstore are attached to images; whoever asks for them has to be told to look.
+//! `registries.d`: where signatures are (containers-registries.d(5)). Sigstore signatures are
+//! attached to images; reading them has to be enabled for each scope.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,12 +9,12 @@ use super::registries_conf::{RegistriesConf, RegistryEntry};
 use super::registry_lookup::{find_registry, pull_sources};
 use super::scope::is_inside;
 
-/// Stands for the host that a wildcard matches.
+/// Replaces the host of a wildcard.
 const PLACEHOLDER_HOST: &str = "matched";
-/// Stands for a repository on a host.
+/// Replaces the repository of a host.
 const PLACEHOLDER_REPOSITORY: &str = "/a";
 
-/// The file for these scopes: they and all the places where mirrors have their images.
+/// The file for these scopes and for all mirrors that serve their images.
 pub(super) fn registries_d<'a>(
     scopes: impl IntoIterator<Item = &'a String>,
     conf: Option<&RegistriesConf>,
@@ -35,13 +35,13 @@ pub(super) fn registries_d<'a>(
     }
     let mut text = "docker:\n".to_owned();
     for place in &places {
-        // Writing to a String cannot fail. The name is in quotes, since some begin with an asterisk.
+        // Writing to a String cannot fail. The key is quoted, because it may start with an asterisk.
         let _ = write!(text, "  {}:\n    use-sigstore-attachments: true\n", quoted(place));
     }
     (!places.is_empty()).then_some(text)
 }
 
-/// Where images of a scope are fetched from.
+/// Where images of a scope are pulled from.
 fn pull_locations(scope: &str, registry: &RegistryEntry) -> Vec<String> {
     let mut repository = match scope.strip_prefix('*') {
         Some(domain) if domain.starts_with('.') => format!("{PLACEHOLDER_HOST}{domain}"),
@@ -65,7 +65,7 @@ fn pull_locations(scope: &str, registry: &RegistryEntry) -> Vec<String> {
     places
 }
 
-/// Takes off a tag and a digest.
+/// Removes tag and digest.
 fn trim_to_repository(name: &mut String) {
     if let Some(at) = name.find('@') {
         name.truncate(at);

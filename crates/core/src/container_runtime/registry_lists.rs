@@ -1,5 +1,5 @@
-//! Which registries are blocked and allowed: the lists of the Image, without cutting the system off
-//! from its own images.
+//! Blocked and allowed registries from the Image config. The registry of the cluster's own release
+//! image is never blocked.
 
 use super::image_reference::{self, ImageReference};
 use super::mirrors::MergedMirrors;
@@ -9,20 +9,20 @@ use super::scope::is_inside;
 use crate::api::config::RegistrySources;
 use crate::generated_config::GenerateError;
 
-/// What the lists come to.
+/// The effective lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RegistryLists {
-    /// Places that are never asked.
+    /// Registries that are never contacted.
     pub(super) blocked: Vec<String>,
-    /// Images that are refused.
+    /// Images that are rejected.
     pub(super) refused: Vec<String>,
-    /// The only images that are accepted, unless empty.
+    /// The only accepted images; if empty, all.
     pub(super) allowed: Vec<String>,
-    /// Places that cannot be blocked, since the system's own images come from there.
+    /// Registries that cannot be blocked, because the release image comes from there.
     pub(super) required_by_release: Vec<String>,
 }
 
-/// Takes the release image apart.
+/// Parses the release image.
 pub(super) fn parse_release_image(image: &str) -> Result<ImageReference<'_>, GenerateError> {
     image_reference::parse(image).ok_or_else(|| GenerateError {
         object: "ClusterVersion version".to_owned(),
@@ -32,8 +32,8 @@ pub(super) fn parse_release_image(image: &str) -> Result<ImageReference<'_>, Gen
     })
 }
 
-/// What the lists of the Image come to. The repository of the release can only be blocked where a
-/// mirror has its images; then the images are accepted by the name that they have there.
+/// The effective lists of the Image config. The repository of the release can be blocked only if a
+/// mirror serves it; the images are then accepted under their name in the mirror.
 pub(super) fn registry_lists(
     sources: &RegistrySources,
     release: Option<&ImageReference<'_>>,
@@ -62,7 +62,7 @@ pub(super) fn registry_lists(
     Ok(lists)
 }
 
-/// Whether the release can be had from a place that is not blocked.
+/// Whether the release can be pulled from a registry that is not blocked.
 fn has_mirror(
     release: &ImageReference<'_>,
     sources: &RegistrySources,
@@ -77,7 +77,7 @@ fn has_mirror(
     Ok(places.iter().any(|place| !blocked.iter().any(|scope| is_inside(place, scope))))
 }
 
-/// Whether the lists can be carried out.
+/// Checks the lists.
 pub(super) fn check(
     sources: &RegistrySources,
     lists: &RegistryLists,
@@ -111,7 +111,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What to say when the release would be out of reach.
+/// The error when the release would be unreachable.
 pub(super) fn release_blocked_error(scopes: &[String], release: &str) -> GenerateError {
     error(
         "blockedRegistries",

@@ -1,10 +1,9 @@
-//! Where the container runtime would look for an image, given a `registries.conf`: the rules of
-//! containers-registries.conf(5).
+//! Where the container runtime pulls an image from, by the rules of containers-registries.conf(5).
 
 use super::mirrors::PullBy;
 use super::registries_conf::{RegistriesConf, RegistryEntry};
 
-/// The entry that counts for an image or a scope: the one with the longest matching prefix.
+/// The entry for an image or a scope: the one with the longest matching prefix.
 pub(super) fn find_registry<'a>(conf: &'a RegistriesConf, name: &str) -> Option<&'a RegistryEntry> {
     let mut best: Option<(usize, &RegistryEntry)> = None;
     for registry in &conf.registries {
@@ -16,8 +15,7 @@ pub(super) fn find_registry<'a>(conf: &'a RegistriesConf, name: &str) -> Option<
     best.map(|(_, registry)| registry)
 }
 
-/// The repositories that are asked for one, in this order. A place that has no location of its own
-/// (a wildcard) is not among them.
+/// The repositories that are tried, in order. A wildcard has no location and is skipped.
 pub(super) fn pull_sources(registry: &RegistryEntry, repository: &str, by: PullBy) -> Vec<String> {
     let Some(length) = matched_length(repository, registry.scope()) else { return Vec::new() };
     let rest = &repository[length..];
@@ -35,7 +33,7 @@ pub(super) fn pull_sources(registry: &RegistryEntry, repository: &str, by: PullB
     locations.map(|location| format!("{location}{rest}")).collect()
 }
 
-/// How much of a name a prefix matches.
+/// The length of the match of a prefix.
 fn matched_length(name: &str, prefix: &str) -> Option<usize> {
     let ends = |at: usize| {
         let next = name.as_bytes().get(at);

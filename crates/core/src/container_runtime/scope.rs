@@ -15,8 +15,8 @@ pub fn is_inside(inner: &str, outer: &str) -> bool {
     host(inner).is_some_and(|host| host.ends_with(domain))
 }
 
-/// The scopes that `inner` is inside, itself among them: what `is_inside` says yes to, listed, so
-/// that thousands of scopes can be looked up instead of compared one by one.
+/// All scopes for which [`is_inside`] holds, including `inner`. Thousands of scopes can then be
+/// looked up instead of compared one by one.
 #[must_use]
 pub fn enclosing_scopes(inner: &str) -> Vec<String> {
     let mut scopes = vec![inner.to_owned()];
@@ -26,8 +26,8 @@ pub fn enclosing_scopes(inner: &str) -> Vec<String> {
     scopes
 }
 
-/// What a domain with a wildcard is compared with. A colon in a path is not that of a port: such a
-/// scope is in no domain.
+/// The host that is compared with a wildcard. A colon in a path is not a port, so such a scope
+/// matches no wildcard.
 fn host(scope: &str) -> Option<&str> {
     match scope.split_once(':') {
         Some((before, _)) => (!before.contains('/')).then_some(before),
@@ -35,8 +35,8 @@ fn host(scope: &str) -> Option<&str> {
     }
 }
 
-/// Whether a scope may stand in one of the lists of the Image: not empty, and an asterisk only as
-/// `*.` in front of a host.
+/// Whether a scope is valid in the lists of the Image config: not empty, and an asterisk only as `*.`
+/// before a host.
 #[must_use]
 pub fn is_listable(scope: &str) -> bool {
     if scope.is_empty() {
@@ -48,8 +48,8 @@ pub fn is_listable(scope: &str) -> bool {
     scope.strip_prefix("*.").is_some_and(|domain| !domain.contains(['/', '@', ':', '*']))
 }
 
-/// Whether a scope may be the source of mirrors: a host with an optional port and path, or `*.` and
-/// a domain.
+/// Whether a scope is valid as a source of mirrors: a host with optional port and path, or `*.` and a
+/// domain.
 #[must_use]
 pub fn is_source(scope: &str) -> bool {
     match scope.strip_prefix("*.") {
@@ -58,7 +58,7 @@ pub fn is_source(scope: &str) -> bool {
     }
 }
 
-/// Whether a scope may be a mirror: a host with an optional port and path.
+/// Whether a scope is valid as a mirror: a host with optional port and path.
 #[must_use]
 pub fn is_mirror(scope: &str) -> bool {
     let mut parts = scope.split('/');
@@ -77,8 +77,8 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// A part of a path: small letters and digits, parted by one dot, one or two underscores, or any
-/// number of hyphens.
+/// A path component: lower-case letters and digits, separated by one dot, one or two underscores, or
+/// any number of hyphens.
 fn is_path_part(part: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let (Some(first), Some(last)) = (part.bytes().next(), part.bytes().last()) else {

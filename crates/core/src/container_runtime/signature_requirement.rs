@@ -1,4 +1,4 @@
-//! What is asked of a signature, as `policy.json` says it (containers-policy.json(5)).
+//! Signature requirements in the format of `policy.json` (containers-policy.json(5)).
 
 use k8s_openapi::ByteString;
 use serde_json::{Map, Value, json};
@@ -8,10 +8,10 @@ use crate::api::config::{
     ImagePolicyPkiRootOfTrust, ImageSigstoreVerificationPolicy, RootOfTrust, SignedIdentity,
 };
 
-/// What is wrong with a policy: where, what, and what to do.
+/// Why a policy is invalid: field, message, remedy.
 pub(super) type PolicyProblem = (String, String, &'static str);
 
-/// The requirement that a policy makes.
+/// The requirement of a policy.
 pub(super) fn requirement(
     policy: &ImageSigstoreVerificationPolicy,
 ) -> Result<Value, PolicyProblem> {

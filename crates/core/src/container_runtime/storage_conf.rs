@@ -2,10 +2,10 @@
 
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, value};
 
-/// Where the file is.
+/// Its path.
 pub(super) const STORAGE_CONF: &str = "/etc/containers/storage.conf";
 
-/// The file that we begin with when no template gives one.
+/// The default file.
 pub(super) const DEFAULT_STORAGE_CONF: &str = r#"[storage]
 driver = "overlay"
 runroot = "/run/containers/storage"
@@ -14,18 +14,18 @@ graphroot = "/var/lib/containers/storage"
 [storage.options]
 "#;
 
-/// What is to be changed.
+/// The changes.
 #[derive(Debug, Default)]
 pub(super) struct StorageConfChanges {
-    /// How large a container's own file system may become.
+    /// The maximum size of a container's file system.
     pub(super) size: Option<String>,
-    /// Further places of layers.
+    /// Additional layer stores.
     pub(super) layer_stores: Vec<String>,
-    /// Further places of images.
+    /// Additional image stores.
     pub(super) image_stores: Vec<String>,
 }
 
-/// A base with changes; everything else in it stays as it is.
+/// Applies the changes to a file. Everything else, including comments, is kept.
 pub(super) fn apply_changes(base: &str, changes: &StorageConfChanges) -> Result<String, String> {
     let mut document: DocumentMut = base
         .parse()
@@ -46,7 +46,7 @@ pub(super) fn apply_changes(base: &str, changes: &StorageConfChanges) -> Result<
     Ok(document.to_string())
 }
 
-/// The table of this name, made if there is none.
+/// The table of this name, created if missing.
 fn table<'a>(parent: &'a mut dyn TableLike, name: &str) -> Result<&'a mut dyn TableLike, String> {
     if !parent.contains_key(name) {
         parent.insert(name, Item::Table(Table::new()));

@@ -1,8 +1,8 @@
-//! Values as TOML writes them.
+//! Formats TOML values like the library that MCO uses.
 
 use std::fmt::Write as _;
 
-/// A text in quotes.
+/// A quoted string.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -23,7 +23,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A list of texts.
+/// A list of strings.
 pub(super) fn list(texts: &[String]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
     format!("[{}]", texts.join(", "))

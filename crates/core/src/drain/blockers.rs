@@ -1,4 +1,4 @@
-//! Who keeps a machine from being emptied: the answers to evictions, made into sentences.
+//! What blocks a drain: refused evictions as messages.
 
 use std::time::Duration;
 
@@ -8,29 +8,28 @@ use serde::Serialize;
 
 use super::PodRef;
 
-/// What the API server's refusal of an eviction means.
+/// Why the API server refused an eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EvictionRefusal {
-    /// The pod is gone already.
+    /// The pod no longer exists.
     AlreadyGone,
-    /// Not now: ask again after [`EVICTION_RETRY`](super::EVICTION_RETRY).
+    /// Not now: retry after [`EVICTION_RETRY`](super::EVICTION_RETRY).
     Blocked {
-        /// The budget that would be violated, if it is one.
+        /// The disruption budget that would be violated, if that is the reason.
         budget: Option<String>,
-        /// The reason, in the server's words.
+        /// The server's message.
         message: String,
     },
-    /// The namespace is being deleted, and the pod with it: ask again, or wait for the pod if it is
-    /// shutting down.
+    /// The namespace is being deleted, and the pod with it: retry, or wait if the pod is terminating.
     NamespaceTerminating,
-    /// It will not work by asking again.
+    /// A retry will not help.
     Failed {
-        /// The reason, in the server's words.
+        /// The server's message.
         message: String,
     },
 }
 
-/// What the API server's refusal of an eviction means.
+/// Why the API server refused an eviction.
 #[must_use]
 pub fn eviction_refusal(status: &Status) -> EvictionRefusal {
     let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -49,29 +48,29 @@ pub fn eviction_refusal(status: &Status) -> EvictionRefusal {
     EvictionRefusal::Failed { message: status.message.clone() }
 }
 
-/// The name in `The disruption budget NAME needs 2 healthy pods and has 1 currently`. The server
-/// gives it nowhere else.
+/// The name in `The disruption budget NAME needs 2 healthy pods and has 1 currently`. The response
+/// has no field for it.
 fn budget_in(message: &str) -> Option<String> {
     let rest = message.strip_prefix("The disruption budget ")?;
     rest.split(' ').next().filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// A pod that does not leave.
+/// A pod that blocks the drain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DrainBlocker {
     /// The pod.
     pub pod: PodRef,
-    /// The budget that holds it, if it is one.
+    /// The disruption budget that protects it, if that is the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
-    /// When it was first found in the way.
+    /// When its eviction was first refused.
     pub since: Time,
-    /// The reason, in the server's words.
+    /// The server's message.
     pub message: String,
 }
 
 impl DrainBlocker {
-    /// The sentence for people: `pod ns/name blocked by budget NAME for 4 m`.
+    /// The message: `pod ns/name blocked by budget NAME for 4 m`.
     #[must_use]
     pub fn message_at(&self, now: &Time) -> String {
         let time = minutes(now.0.duration_since(self.since.0).try_into().unwrap_or_default());
@@ -82,7 +81,7 @@ impl DrainBlocker {
     }
 }
 
-/// Whole minutes: a sentence that changed every second would be written every second.
+/// Whole minutes: the message is in a status, and seconds would mean a write every second.
 fn minutes(time: Duration) -> String {
     match time.as_secs() / 60 {
         0 => "less than 1 m".to_owned(),
@@ -91,8 +90,8 @@ fn minutes(time: Duration) -> String {
     }
 }
 
-/// Who is in the way now: pods with the reason that was given last. One that was in the way before
-/// keeps its time, whatever the reason was then.
+/// The pods that block the drain now, with the latest reason. A pod that blocked it before keeps its
+/// time, even if the reason has changed.
 #[must_use]
 pub fn blockers(
     before: &[DrainBlocker],

@@ -1,4 +1,4 @@
-//! What a machine's MachineConfigNode says about being cordoned, drained and uncordoned.
+//! Reports for the MachineConfigNode about cordon, drain and uncordon, in MCO's words.
 
 use k8s_openapi::api::core::v1::Node;
 
@@ -12,7 +12,7 @@ use crate::node::machine_config_node::{ConditionReport, ConditionStatus, NodeRep
 /// A step of a drain, or its failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrainProgress<'a> {
-    /// It takes no new pods.
+    /// It is cordoned.
     Cordoned,
     /// It could not be cordoned.
     CordonFailed {
@@ -21,16 +21,16 @@ pub enum DrainProgress<'a> {
     },
     /// Its pods are being evicted.
     Draining,
-    /// An attempt to evict them failed.
+    /// An attempt failed.
     DrainFailed {
         /// Why.
         error: &'a str,
-        /// Who is in the way, as sentences; may be empty.
+        /// Messages about the blocking pods; may be empty.
         blockers: &'a [String],
     },
     /// Its pods are gone.
     Drained,
-    /// It takes pods again.
+    /// It is uncordoned.
     Uncordoned,
     /// It could not be uncordoned.
     UncordonFailed {
@@ -39,7 +39,7 @@ pub enum DrainProgress<'a> {
     },
 }
 
-/// What the MachineConfigNode says after a step.
+/// The report after a step.
 #[must_use]
 pub fn drain_report(step: DrainProgress<'_>, node: &Node) -> NodeReport {
     let view = NodeView(node);
@@ -71,8 +71,7 @@ pub fn drain_report(step: DrainProgress<'_>, node: &Node) -> NodeReport {
             executed(DRAINED, parent, ConditionStatus::Unknown, format!("Draining node. {until}"))
         }
         DrainProgress::DrainFailed { error, blockers } => {
-            // A parent that says the same as before is not written again, and its child with it:
-            // so the blockers stand in both.
+            // An unchanged parent is not written, nor is its child. So both contain the blockers.
             let mut parent = "Node Drain has not succeeded".to_owned();
             if !blockers.is_empty() {
                 parent = format!("{parent}: {}", blockers.join(", "));

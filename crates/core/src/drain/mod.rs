@@ -1,12 +1,12 @@
-//! Emptying a machine before it is changed: what it asks for, which pods go, what is in the way,
-//! and when to try again.
+//! Draining a machine before it is changed: what it requests, which pods are evicted, what blocks
+//! the drain, and when it is retried. The controller's drain loop performs what is decided here.
 //!
 //! ```text
 //! Node ─ request ─→ nothing, drain or uncordon
-//! pods of the node ─ pods ─→ who is evicted, who is waited for, who stays
-//! answers to evictions ─ blockers ─→ who is in the way, and since when
-//! time since the start ─ schedule ─→ the next attempt, events, the alert
-//! each step ─ conditions ─→ what the MachineConfigNode says
+//! pods of the Node ─ pods ─→ evict, wait for, leave
+//! refused evictions ─ blockers ─→ what blocks the drain, and since when
+//! time since the start ─ schedule ─→ next attempt, events, alert
+//! each step ─ conditions ─→ report for the MachineConfigNode
 //! ```
 
 mod blockers;

@@ -1,5 +1,5 @@
-//! Which pods leave a machine that is drained: what `kubectl drain --force --ignore-daemonsets
-//! --delete-emptydir-data` does.
+//! Which pods a drain evicts: the same as `kubectl drain --force --ignore-daemonsets
+//! --delete-emptydir-data`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
 
-/// The annotation of a pod that only mirrors what the kubelet runs by itself.
+/// The annotation of mirror pods, which represent static pods of the kubelet.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// A pod.
@@ -18,7 +18,7 @@ pub struct PodRef {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Tells it from a later pod of the same name.
+    /// Distinguishes it from a later pod of the same name.
     pub uid: String,
 }
 
@@ -49,13 +49,13 @@ pub struct DaemonSetRef {
     pub name: String,
 }
 
-/// Why a pod stays where it is.
+/// Why a pod is not evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SkipReason {
-    /// Its DaemonSet would put it back at once.
+    /// Its DaemonSet would recreate it at once.
     DaemonSet,
-    /// The kubelet runs it by itself; the API has only its mirror image.
+    /// It is a static pod of the kubelet.
     Mirror,
 }
 
@@ -68,34 +68,34 @@ impl fmt::Display for SkipReason {
     }
 }
 
-/// What happens to the pods of a machine. The order is the one in which they were given.
+/// What happens to the pods of a machine, in input order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct DrainPlan {
-    /// They are evicted, and the drain waits until they are gone.
+    /// Evicted; the drain waits until they are gone.
     pub evict: Vec<PodRef>,
-    /// They are shutting down already: the drain waits until they are gone.
+    /// Already terminating; the drain waits until they are gone.
     pub wait: Vec<PodRef>,
-    /// They stay, and nobody waits for them.
+    /// Not evicted and not waited for.
     pub leave: Vec<(PodRef, SkipReason)>,
 }
 
 impl DrainPlan {
-    /// Whether the machine is empty as far as a drain goes.
+    /// Whether the drain is complete.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.evict.is_empty() && self.wait.is_empty()
     }
 }
 
-/// The DaemonSets that decide about pods of this machine. Those that do not exist any more are to
-/// be told to [`plan`].
+/// The DaemonSets that own pods of this machine. The caller looks them up and passes those that no
+/// longer exist to [`plan_drain`].
 #[must_use]
 pub fn daemon_sets(pods: &[Pod]) -> BTreeSet<DaemonSetRef> {
     pods.iter().filter_map(daemon_set_of).collect()
 }
 
-/// What happens to the pods of a machine. A pod whose DaemonSet is among the `gone` leaves: nobody
-/// would put it back.
+/// Decides what happens to the pods of a machine. A pod whose DaemonSet is in `gone` is evicted:
+/// nothing would recreate it.
 #[must_use]
 pub fn plan_drain(pods: &[Pod], gone: &BTreeSet<DaemonSetRef>) -> DrainPlan {
     let mut plan = DrainPlan::default();
@@ -116,7 +116,7 @@ pub fn plan_drain(pods: &[Pod], gone: &BTreeSet<DaemonSetRef>) -> DrainPlan {
     plan
 }
 
-/// The DaemonSet that keeps a pod alive. One that has finished is kept by nobody.
+/// The DaemonSet that would recreate a pod. `None` for a finished pod.
 fn daemon_set_of(pod: &Pod) -> Option<DaemonSetRef> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     if matches!(phase, Some("Succeeded" | "Failed")) {

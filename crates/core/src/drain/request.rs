@@ -1,30 +1,29 @@
-//! What a machine asks for: its daemon writes `drain-<config>` or `uncordon-<config>`, and the
-//! controller repeats the text once it has done so.
+//! The drain request of a machine: its daemon writes `drain-<config>` or `uncordon-<config>`, and the
+//! controller copies the value to another annotation when it is done.
 
 use k8s_openapi::api::core::v1::Node;
 
 use crate::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
 use crate::node::NodeView;
 
-/// What a machine asks for. The value is what has to be written into
-/// [`LAST_APPLIED_DRAIN`] when it is done.
+/// What a machine requests. The value has to be written to [`LAST_APPLIED_DRAIN`] when it is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DrainRequest {
-    /// Nothing, or nothing that has not been done already.
+    /// Nothing, or nothing new.
     None,
-    /// To be cordoned, and emptied of pods.
+    /// To be cordoned and drained.
     Drain {
-        /// The request as it was written.
+        /// The request as written.
         value: String,
     },
-    /// To be given pods again.
+    /// To be uncordoned.
     Uncordon {
-        /// The request as it was written.
+        /// The request as written.
         value: String,
     },
 }
 
-/// A request that cannot be understood.
+/// An invalid request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DrainError {
     /// Neither `drain` nor `uncordon`.
@@ -32,12 +31,12 @@ pub enum DrainError {
     UnknownVerb {
         /// The machine.
         node: String,
-        /// What stands before the first `-`.
+        /// The text before the first `-`.
         verb: String,
     },
 }
 
-/// What a machine asks for and has not got yet.
+/// The request of a machine that is not done yet.
 pub fn pending_request(node: &Node) -> Result<DrainRequest, DrainError> {
     let view = NodeView(node);
     let desired = view.annotation(DESIRED_DRAIN).unwrap_or_default();

@@ -1,22 +1,22 @@
-//! When a drain that failed is tried again, and when somebody is told. It is never given up.
+//! When a failed drain is retried, and when it raises events and the alert. It never gives up.
 
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// How long one attempt may take.
+/// The timeout of one attempt.
 pub const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long an attempt waits before it asks again for an eviction that was refused.
+/// The delay before a refused eviction is retried.
 pub const EVICTION_RETRY: Duration = Duration::from_secs(5);
-/// How long after a failed attempt the next one begins.
+/// The delay between a failed attempt and the next one.
 pub const DRAIN_RETRY: Duration = Duration::from_secs(60);
 /// The same, for a drain that has been failing for [`FAILING_AFTER`].
 pub const SLOW_DRAIN_RETRY: Duration = Duration::from_secs(300);
-/// When a drain counts as failing: people are told, and attempts become fewer.
+/// After this time a drain counts as failing: an event is written and attempts become less frequent.
 pub const FAILING_AFTER: Duration = Duration::from_secs(600);
-/// When a drain raises the alert.
+/// After this time a drain raises the alert.
 pub const ALERT_AFTER: Duration = Duration::from_secs(3600);
-/// The pauses between the five attempts to cordon or uncordon a machine.
+/// The delays between the five attempts to cordon or uncordon a machine.
 pub const CORDON_DELAYS: [Duration; 4] = [
     Duration::from_secs(10),
     Duration::from_secs(20),
@@ -24,28 +24,28 @@ pub const CORDON_DELAYS: [Duration; 4] = [
     Duration::from_secs(80),
 ];
 
-/// An event of the type `Warning` on the machine.
+/// A `Warning` event about the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainWarning {
-    /// One word for programs.
+    /// The machine-readable reason.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// The message.
     pub message: String,
 }
 
 /// What follows from a failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainRetry {
-    /// When the next attempt begins.
+    /// The delay before the next attempt.
     pub after: Duration,
-    /// What people are told.
+    /// The events to write.
     pub warnings: Vec<DrainWarning>,
     /// Whether the gauge `mcc_drain_err` of the machine is 1.
     pub alert: bool,
 }
 
 /// What follows from a failed attempt of a drain that began at `started`, the time of its first
-/// cordon. It has to be kept across a restart, or the alert would never come.
+/// cordon. The caller must keep that time across restarts, or the alert would never be raised.
 #[must_use]
 pub fn after_failure(node: &str, error: &str, started: &Time, now: &Time) -> DrainRetry {
     let failing: Duration = now.0.duration_since(started.0).try_into().unwrap_or_default();

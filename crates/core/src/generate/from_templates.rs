@@ -1,4 +1,4 @@
-//! The generators that start from templates: the templates themselves, and what kubelets are told.
+//! The generators that start from templates: the templates themselves and kubelet settings.
 
 use super::{GenerateOutput, GenerateSources};
 use crate::api::names::object;
@@ -6,10 +6,10 @@ use crate::generated_config::{GenerateError, GeneratedConfig};
 use crate::kubelet::{self, KubeletSnapshot, features, node_config};
 use crate::template;
 
-/// The version that offline results are marked with: none.
+/// Offline results carry no controller version.
 const VERSION: &str = "";
 
-/// What the templates make.
+/// MachineConfigs from templates.
 pub(super) fn templates(sources: &GenerateSources<'_>) -> GenerateOutput {
     let Some(base) = &sources.templates else { return GenerateOutput::default() };
     match template::generate(base.templates, &base.inputs, VERSION) {
@@ -21,7 +21,7 @@ pub(super) fn templates(sources: &GenerateSources<'_>) -> GenerateOutput {
     }
 }
 
-/// An error that the ControllerConfig or the templates have to be mended for.
+/// An error in the ControllerConfig or in a template.
 #[must_use]
 pub fn template_error(message: String) -> GenerateError {
     GenerateError {
@@ -32,7 +32,7 @@ pub fn template_error(message: String) -> GenerateError {
     }
 }
 
-/// What kubelets are told: by the Node settings, the FeatureGate and KubeletConfigs.
+/// Kubelet settings from the Node config, the FeatureGate and KubeletConfigs.
 pub(super) fn kubelets(sources: &GenerateSources<'_>) -> GenerateOutput {
     let mut made = GenerateOutput::default();
     let Some(base) = &sources.templates else {
@@ -78,7 +78,7 @@ fn add(made: &mut GenerateOutput, object: &str, result: Result<GeneratedConfig, 
     }
 }
 
-/// A KubeletConfig where there is nothing to start from.
+/// The error of a KubeletConfig in a cluster without a ControllerConfig.
 #[must_use]
 pub fn missing_base_error(config: &crate::api::KubeletConfig) -> GenerateError {
     GenerateError {

@@ -1,4 +1,4 @@
-//! All generators, one after another.
+//! Runs all generators.
 
 use crate::api::{ContainerRuntimeConfig, KubeletConfig, MachineConfig, MachineConfigPool};
 use crate::container_runtime::{BaseFiles, crio_settings, registries};
@@ -7,45 +7,45 @@ use crate::kubelet;
 use super::from_templates;
 use crate::generated_config::{GenerateError, GeneratedConfig};
 
-/// Everything that MachineConfigs are generated from.
+/// The input of all generators.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateSources<'a> {
     /// The pools.
     pub pools: Vec<&'a MachineConfigPool>,
-    /// The MachineConfigs that there are: those of templates are what others build on.
+    /// All MachineConfigs. Other generators build on those from templates.
     pub machine_configs: Vec<&'a MachineConfig>,
-    /// What there is about images.
+    /// Image settings: mirrors, registries, policies.
     pub images: registries::RegistryInputs<'a>,
-    /// Settings of the container runtime.
+    /// ContainerRuntimeConfigs.
     pub container_runtime_configs: Vec<&'a ContainerRuntimeConfig>,
-    /// The templates and what they are filled in with; none where there is no ControllerConfig.
+    /// The templates and their data. `None` without a ControllerConfig.
     pub templates: Option<kubelet::KubeletSources<'a>>,
-    /// Settings of the kubelet.
+    /// KubeletConfigs.
     pub kubelet_configs: Vec<&'a KubeletConfig>,
     /// Whether there is a FeatureGate `cluster`.
     pub has_feature_gate: bool,
 }
 
-/// What a generator made, and what it could not.
+/// The result of a generator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerateOutput {
     /// The MachineConfigs.
     pub generated: Vec<GeneratedConfig>,
-    /// Why there are no others.
+    /// Why some objects generated nothing.
     pub errors: Vec<GenerateError>,
 }
 
-/// A generator: what it makes of the sources.
+/// A generator.
 pub type Generator = fn(&GenerateSources<'_>) -> GenerateOutput;
 
-/// All generators.
+/// All generators except the templates, which run first.
 pub const GENERATORS: &[Generator] = &[images, container_runtime, from_templates::kubelets];
 
-/// What all generators make of the sources.
+/// Runs all generators.
 #[must_use]
 pub fn generate(sources: &GenerateSources<'_>) -> GenerateOutput {
     let mut all = from_templates::templates(sources);
-    // The others build on what the templates made.
+    // The other generators build on the MachineConfigs from templates.
     let templates = all.generated.clone();
     let mut sources = sources.clone();
     sources.machine_configs.extend(templates.iter().map(|made| &made.machine_config));

@@ -1,7 +1,7 @@
-//! Files that both a generator and a person write.
+//! Files that both a generator and an administrator write.
 //!
-//! The order of a pool's MachineConfigs decides, as it does for all files; but whoever writes
-//! mirrors should know when somebody's `registries.conf` hides them, and the other way round.
+//! The order of a pool's MachineConfigs decides who wins. An administrator should know when a
+//! hand-written `registries.conf` hides generated mirrors, or the other way round.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,21 +10,21 @@ use serde_json::Value;
 use crate::api::{MachineConfig, MachineConfigPool};
 use crate::render::{RenderError, select};
 
-/// A file that a generator and a person write.
+/// A file that a generator and an administrator write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OverriddenFile {
     /// The file.
     pub path: String,
-    /// The MachineConfig whose file it is in the end.
+    /// The MachineConfig that wins.
     pub winner: String,
-    /// Whether that one was generated.
+    /// Whether the winner is generated.
     pub winner_is_generated: bool,
-    /// The MachineConfigs that it overrides, a generated one or one of a person's among them.
+    /// The MachineConfigs it overrides. At least one is generated if the winner is not, and vice versa.
     pub losers: Vec<String>,
 }
 
 impl OverriddenFile {
-    /// A sentence about it.
+    /// A message for events and `machinist explain`.
     #[must_use]
     pub fn message(&self) -> String {
         let Self { path, winner, losers, .. } = self;
@@ -42,8 +42,8 @@ impl OverriddenFile {
     }
 }
 
-/// The files of a pool that both a generator and a person write, by path. `is_generated` says which
-/// MachineConfigs a generator made.
+/// The files of a pool that both a generator and an administrator write, by path. `is_generated`
+/// reports which MachineConfigs come from a generator.
 ///
 /// # Errors
 /// The pool selects nothing.
@@ -53,7 +53,7 @@ pub fn overridden<'a>(
     is_generated: impl Fn(&MachineConfig) -> bool,
 ) -> Result<Vec<OverriddenFile>, RenderError> {
     let selected = select(pool, machine_configs)?;
-    // Nobody to compare with: the usual case, and the cheap one.
+    // Usually no generator writes files of this pool; then nothing is compared.
     let is_generated = |config: &MachineConfig| is_generated(config) && !is_from_templates(config);
     let generated = selected.iter().filter(|config| is_generated(config));
     let paths: BTreeSet<String> = generated.flat_map(|config| files(config)).collect();
@@ -81,7 +81,7 @@ pub fn overridden<'a>(
     Ok(found.collect())
 }
 
-/// Templates are there to be built on: that what they say is overridden is no news.
+/// Templates are meant to be overridden, so they are not reported.
 fn is_from_templates(config: &MachineConfig) -> bool {
     let name = config.metadata.name.as_deref().unwrap_or_default();
     let role = config.metadata.labels.as_ref();
@@ -91,7 +91,7 @@ fn is_from_templates(config: &MachineConfig) -> bool {
     })
 }
 
-/// The paths of the files of a MachineConfig: the same place in all versions.
+/// The paths of a MachineConfig's files. All Ignition versions have them in the same field.
 fn files(config: &MachineConfig) -> Vec<String> {
     let files = config.spec.config.as_ref().and_then(|config| config.pointer("/storage/files"));
     let files = files.and_then(Value::as_array).into_iter().flatten();

@@ -1,6 +1,6 @@
-//! Why nothing could be generated from an object.
+//! Errors of generators.
 
-/// Why nothing could be generated from an object: which one, where in it, what and what to do.
+/// Why an object could not be turned into MachineConfigs: object, field, problem and remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{object}: {field}: {message} ({remedy})")]
 pub struct GenerateError {

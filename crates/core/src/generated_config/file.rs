@@ -1,4 +1,4 @@
-//! A generated MachineConfig is a list of files.
+//! Conversion between files and the MachineConfigs that carry them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,15 +9,15 @@ use crate::api::names::label;
 use crate::api::{MachineConfig, MachineConfigSpec};
 use crate::ignition::{IgnitionError, contents, parse_and_upgrade};
 
-/// The largest file that is decoded.
+/// Larger files are skipped when decoding.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// A file of a generated MachineConfig.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratedFile {
-    /// Where it goes.
+    /// Its path on the machine.
     pub path: String,
-    /// What is in it.
+    /// Its contents.
     pub contents: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ impl GeneratedFile {
         Self { path: path.into(), contents: contents.into() }
     }
 
-    /// The file as Ignition writes it: mode 0644, replacing what is there.
+    /// The file in Ignition's format: mode 0644, overwriting an existing file.
     fn ignition(&self) -> Value {
         let mut source = "data:text/plain;charset=utf-8;base64,".to_owned();
         source.reserve(self.contents.len().div_ceil(3) * 4);
@@ -38,13 +38,13 @@ impl GeneratedFile {
             "contents": {"compression": ""},
             "mode": 0o644,
         });
-        // Moved in, since it may be large.
+        // Moved instead of formatted in `json!`, because it may be large.
         file["contents"]["source"] = Value::String(source);
         file
     }
 }
 
-/// The MachineConfig of this name with these files, for the pool of this role.
+/// A MachineConfig with these files, for the pool of this role.
 pub fn machine_config(name: &str, role: &str, files: &[GeneratedFile]) -> MachineConfig {
     let mut config = json!({ "ignition": { "version": "3.5.0" } });
     if !files.is_empty() {
@@ -60,7 +60,7 @@ pub fn machine_config(name: &str, role: &str, files: &[GeneratedFile]) -> Machin
     }
 }
 
-/// The files of a MachineConfig, decoded. Those that are fetched from elsewhere are left out.
+/// The decoded files of a MachineConfig. Files with a remote source are skipped.
 ///
 /// # Errors
 /// Its Ignition config is not valid.

@@ -1,9 +1,9 @@
-//! Names of old. What is called `99-<pool>-generated-<word>` today was once called
-//! `99-<pool>-<uid of the pool>-<word>`, and clusters that are old enough still have it.
+//! Legacy names. Old versions of MCO named `99-<pool>-generated-<infix>` by the UID of the pool:
+//! `99-<pool>-<uid>-<infix>`. Old clusters still have such MachineConfigs.
 
 use crate::api::MachineConfigPool;
 
-/// What the names began and ended with.
+/// Prefix and infix of the names.
 const KINDS: [(&str, &str); 5] = [
     ("97", "kubelet"),
     ("98", "kubelet"),
@@ -11,11 +11,11 @@ const KINDS: [(&str, &str); 5] = [
     ("99", "containerruntime"),
     ("99", "registries"),
 ];
-/// The length of a UID.
+/// The length of a UID in characters.
 const UID_LENGTH: usize = 36;
 
-/// The MachineConfigs of old names that can go: those whose successors are there. So no machine is
-/// ever without the one and the other.
+/// The legacy MachineConfigs that can be deleted because their successors exist. A machine always
+/// has one of the two.
 pub fn superseded(pools: &[&MachineConfigPool], exists: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for pool in pools {
@@ -30,7 +30,7 @@ pub fn superseded(pools: &[&MachineConfigPool], exists: impl Fn(&str) -> bool) -
     found
 }
 
-/// Whether a name is one of old that ends with this word.
+/// Whether a name is a legacy name with this infix.
 #[must_use]
 pub fn is_legacy_name(name: &str, word: &str) -> bool {
     let inner = name
@@ -53,7 +53,7 @@ mod tests {
     const POOL: &str = "0a1b2c3d-0000-4000-8000-0123456789ab";
 
     #[test]
-    fn an_old_name_goes_when_its_successor_is_there() {
+    fn a_legacy_config_is_superseded_when_its_successor_exists() {
         let mut pool = MachineConfigPool::default();
         pool.metadata.name = Some("worker".to_owned());
         pool.metadata.uid = Some(POOL.to_owned());
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_with_a_uid_are_of_old() {
+    fn only_names_with_a_uid_are_legacy_names() {
         for (name, is_old) in [
             (format!("99-worker-{POOL}-kubelet"), true),
             (format!("99-my-pool-{POOL}-kubelet"), true),

@@ -1,7 +1,8 @@
-//! What the MachineConfigs of settings objects are called: `99-<pool>-generated-<word>[-N]`.
+//! Names of MachineConfigs that are generated from settings objects:
+//! `99-<pool>-generated-<infix>[-N]`.
 //!
-//! Of several objects for a pool the youngest counts most, so each gets a higher number than all
-//! before it, and keeps it (in an annotation) for life.
+//! The youngest object for a pool takes precedence. So each object gets a higher number than all
+//! older ones, and an annotation keeps that number for the object's lifetime.
 
 use std::collections::BTreeMap;
 
@@ -13,59 +14,59 @@ use crate::api::MachineConfigPool;
 use crate::api::names::{MAX_NAME_SUFFIX, annotation};
 use crate::api::selector;
 
-/// A kind whose objects become MachineConfigs.
+/// How the MachineConfigs of one kind are named.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigNaming {
     /// The kind.
     pub kind: &'static str,
-    /// The word in the names.
+    /// The part of the name that identifies the kind.
     pub infix: &'static str,
-    /// What to say to the eleventh.
+    /// The error message when all numbers are in use.
     pub limit_message: &'static str,
 }
 
-/// An object of a family: what its name depends on.
+/// The parts of an object that its names depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedSource<'a> {
     /// Its metadata.
     pub metadata: &'a ObjectMeta,
-    /// Which pools it is for.
+    /// Selects its pools.
     pub selector: Option<&'a LabelSelector>,
 }
 
-/// What an object's MachineConfigs are called.
+/// The names of an object's MachineConfigs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignedNames {
-    /// What its names end with; empty: nothing.
+    /// The number at the end of its names; may be empty.
     pub suffix: String,
-    /// The name for each of its pools.
+    /// The name for each of its pools, by pool.
     pub by_pool: BTreeMap<String, String>,
 }
 
 impl ConfigNaming {
-    /// The name with a number, for a pool.
+    /// The name for a pool, with a number.
     #[must_use]
     pub fn name(&self, pool: &str, suffix: &str) -> String {
         let dash = if suffix.is_empty() { "" } else { "-" };
         format!("99-{pool}-generated-{}{dash}{suffix}", self.infix)
     }
 
-    /// Whether a name could be one of ours.
+    /// Whether a name has the form of a generated name.
     #[must_use]
     pub fn is_name(&self, name: &str) -> bool {
         name.starts_with("99-") && name.contains(&format!("-generated-{}", self.infix))
     }
 
-    /// Whether a finalizer names something that was made of an object, today or of old.
+    /// Whether a finalizer is the name of a generated MachineConfig, in the present or legacy form.
     #[must_use]
     pub fn is_own_finalizer(&self, finalizer: &str) -> bool {
         self.is_name(finalizer) || legacy_names::is_legacy_name(finalizer, self.infix)
     }
 
-    /// The pools that an object is for. A selector that selects everything selects nothing.
+    /// The pools that an object selects. An empty selector selects none, as in MCO.
     ///
     /// # Errors
-    /// The selector is none, or selects no pool.
+    /// The selector is missing or invalid, or selects no pool.
     pub fn pools<'p>(
         &self,
         member: &NamedSource<'_>,
@@ -100,9 +101,8 @@ impl ConfigNaming {
         Ok(selected)
     }
 
-    /// What the MachineConfigs of all the objects of the family are called, in the order of the
-    /// objects: each as if it had come after those that are older. `exists` says whether there is a
-    /// MachineConfig of a name.
+    /// The names for all objects of the kind, in the order of `members`. Numbers are assigned oldest
+    /// first. `exists` reports whether there is a MachineConfig of a name.
     pub fn assign(
         &self,
         members: &[NamedSource<'_>],
@@ -131,7 +131,7 @@ impl ConfigNaming {
         named.into_values().collect()
     }
 
-    /// What the MachineConfigs of an object are called.
+    /// The names of one object's MachineConfigs.
     fn names(
         &self,
         member: &NamedSource<'_>,
@@ -155,8 +155,8 @@ impl ConfigNaming {
         Ok(AssignedNames { by_pool: selected.iter().map(named).collect(), suffix })
     }
 
-    /// The number of an object that lost its annotation, or never had one: objects of older
-    /// versions say in their finalizers what was made of them.
+    /// The number of an object without the annotation. Older versions recorded the names only in
+    /// finalizers.
     fn suffix_from_finalizers(
         &self,
         member: &NamedSource<'_>,
@@ -186,7 +186,7 @@ impl ConfigNaming {
         found.max().map(|(_, suffix)| suffix)
     }
 
-    /// The number after those of all objects that share a pool; none for the first.
+    /// The next number after all objects that share a pool; empty for the first.
     fn next_suffix(
         &self,
         member: &NamedSource<'_>,
@@ -220,13 +220,13 @@ impl ConfigNaming {
     }
 }
 
-/// The number that an object has.
+/// The number in an object's annotation.
 fn given_suffix<'a>(member: &NamedSource<'a>) -> Option<&'a str> {
     let annotations = member.metadata.annotations.as_ref()?;
     annotations.get(annotation::MC_NAME_SUFFIX).map(String::as_str)
 }
 
-/// Older ones first; of the same age, by name.
+/// Oldest first, then by name.
 fn age_order(member: &NamedSource<'_>) -> (Option<Time>, Option<String>) {
     (member.metadata.creation_timestamp.clone(), member.metadata.name.clone())
 }

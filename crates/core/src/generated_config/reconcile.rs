@@ -1,4 +1,4 @@
-//! Whether a generated MachineConfig has to be written, and how.
+//! Whether a generated MachineConfig has to be written.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use kube::{Resource, ResourceExt as _};
 use crate::api::MachineConfig;
 use crate::api::names::{annotation, label};
 
-/// The MachineConfig with the marks of its maker: which version, and whom it belongs to.
+/// The MachineConfig with the controller's version and its owner.
 #[must_use]
 pub fn with_ownership(
     mut config: MachineConfig,
@@ -21,7 +21,7 @@ pub fn with_ownership(
     config
 }
 
-/// An owner that does not control what it owns.
+/// An owner reference without `controller`.
 #[must_use]
 pub fn owner_reference<K: Resource<DynamicType = ()>>(object: &K) -> Option<OwnerReference> {
     let mut owner = object.controller_owner_ref(&())?;
@@ -30,8 +30,8 @@ pub fn owner_reference<K: Resource<DynamicType = ()>>(object: &K) -> Option<Owne
     Some(owner)
 }
 
-/// The object that has to be written in place of the one that is there; nothing if that is as wanted.
-/// Whatever else somebody wrote into its metadata stays.
+/// The object to write over the present one. `None` if it is up to date. Other metadata, such as
+/// foreign annotations, is kept.
 #[must_use]
 pub fn replacement(found: &MachineConfig, wanted: &MachineConfig) -> Option<MachineConfig> {
     let holds =
@@ -55,7 +55,7 @@ pub fn replacement(found: &MachineConfig, wanted: &MachineConfig) -> Option<Mach
     Some(written)
 }
 
-/// Whether a MachineConfig was made by a generator, and not by a person or by rendering.
+/// Whether a MachineConfig comes from a generator, not from an administrator or from rendering.
 #[must_use]
 pub fn is_generated(config: &MachineConfig) -> bool {
     let is_rendered = config.name_any().starts_with("rendered-");
@@ -69,7 +69,7 @@ mod tests {
     use crate::generated_config::{GeneratedFile, machine_config};
 
     #[test]
-    fn nothing_is_written_when_all_is_as_wanted() {
+    fn an_up_to_date_config_is_not_written() {
         let wanted = |text: &str| {
             with_ownership(
                 machine_config("99-a", "worker", &[GeneratedFile::new("/a", text)]),

@@ -1,4 +1,4 @@
-//! What settings objects say about themselves: a list of conditions, newest last.
+//! The conditions of settings objects, newest last.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -7,10 +7,10 @@ use crate::api::{Condition, Nullable};
 
 use super::GenerateError;
 
-/// How many conditions are kept.
+/// Older conditions are dropped, as in MCO.
 const MAX_CONDITIONS: usize = 10;
 
-/// The conditions after this outcome: the same ones if the last of them says it already.
+/// The conditions after an attempt. Unchanged if the last one already has this result.
 #[must_use]
 pub fn conditions(
     before: &[Condition],
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_condition_says_how_it_went_and_the_list_stays_short() {
+    fn the_last_condition_holds_the_result_and_the_list_is_bounded() {
         let now: Time = serde_json::from_str("\"2026-11-15T00:00:00Z\"").unwrap();
         let later: Time = serde_json::from_str("\"2026-11-16T00:00:00Z\"").unwrap();
         let good = conditions(&[], Ok(()), &now);

@@ -1,4 +1,4 @@
-//! Durations as Go reads and writes them: `5m`, `1h0m0s`, `1.5s`.
+//! Go's `time.Duration` as text: `5m`, `1h0m0s`, `1.5s`.
 
 const MICROSECOND: i64 = 1_000;
 const MILLISECOND: i64 = 1_000 * MICROSECOND;
@@ -6,7 +6,7 @@ const SECOND: i64 = 1_000 * MILLISECOND;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-/// The nanoseconds that a text stands for, or nothing where Go reads no duration in it.
+/// Parses a duration into nanoseconds. `None` if Go would refuse it.
 #[must_use]
 pub fn parse(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
@@ -29,7 +29,7 @@ pub fn parse(text: &str) -> Option<i64> {
     i64::try_from(if negative { -total } else { total }).ok()
 }
 
-/// One number with its unit, and what follows.
+/// Parses one number with its unit; returns the rest too.
 fn part(text: &str) -> Option<(i128, &str)> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let whole_length = digits(text);
@@ -53,7 +53,7 @@ fn part(text: &str) -> Option<(i128, &str)> {
         _ => return None,
     });
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse::<i64>().ok()?.into() };
-    // Beyond these digits nothing is left of a nanosecond, even of an hour.
+    // Further digits are below a nanosecond, even of an hour.
     let fraction = &fraction[..fraction.len().min(18)];
     let scale = 10_i128.pow(u32::try_from(fraction.len()).ok()?);
     let fraction: i128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
@@ -84,7 +84,7 @@ pub fn format(nanoseconds: i64) -> String {
     format!("{sign}{text}")
 }
 
-/// `value / unit` without needless digits.
+/// `value / unit` without trailing zeros.
 fn decimal(value: u64, unit: u64) -> String {
     let (whole, rest) = (value / unit, value % unit);
     if rest == 0 {

@@ -1,7 +1,6 @@
-//! The characters that Go's `encoding/json` escapes though JSON need not.
+//! The characters that Go's `encoding/json` escapes although JSON does not require it.
 
-/// JSON as Go writes it: with those characters escaped that browsers would take amiss. They only
-/// stand in strings.
+/// Escapes JSON like Go: `<`, `>`, `&`, U+2028 and U+2029. They occur only inside strings.
 #[must_use]
 pub fn escape_html(json: Vec<u8>) -> Vec<u8> {
     let special = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xE2);

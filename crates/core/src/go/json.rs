@@ -1,8 +1,7 @@
-//! Go's `encoding/json` over a table of types, and the merge that the Machine Config Operator
-//! does between two structs.
+//! Go's `encoding/json` over a table of types, and MCO's merge of two structs.
 //!
-//! Between reading and writing, a struct is a JSON object that holds exactly what is not zero (and
-//! pointers that are not nil); durations are nanoseconds. So "was it set" is "is it there".
+//! Between decoding and encoding, a struct is a JSON object with exactly the fields that are not zero
+//! (and pointers that are not nil); durations are nanoseconds. So a field is set if it is present.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,30 +15,30 @@ use crate::api::QuantityValue;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct DecodeError {
-    /// Where, as a path: `authentication.x509`.
+    /// The field, as a path: `authentication.x509`.
     pub field: String,
     /// What is wrong.
     pub message: String,
 }
 
-/// Where the reader is: the innermost struct, and the fields that led there.
+/// The position of the decoder: the innermost struct and the path of fields.
 struct DecodePosition<'a> {
     types: &'a GoTypes,
     holder: &'static str,
     path: Vec<&'static str>,
 }
 
-/// Reads a struct. Unknown fields are passed over; `null` is nothing.
+/// Decodes a struct. Unknown fields are ignored; `null` counts as unset.
 pub fn decode(types: &GoTypes, root: &'static str, value: &Value) -> Result<Value, DecodeError> {
     let mut place = DecodePosition { types, holder: root, path: Vec::new() };
     Ok(place.read(&GoType::Struct(root), value)?.unwrap_or_else(|| Value::Object(Map::new())))
 }
 
 impl DecodePosition<'_> {
-    /// The value as it is kept, or nothing where it is zero.
+    /// The decoded value, or `None` if it is zero.
     fn read(&mut self, kind: &GoType, value: &Value) -> Result<Option<Value>, DecodeError> {
         if value.is_null() {
-            // A duration is read by a function of its own, and that one wants a text.
+            // A duration has its own decoder, which requires a string.
             return match kind {
                 GoType::Duration => Err(self.error("time: invalid duration \"\"".to_owned())),
                 _ => Ok(None),
@@ -54,7 +53,7 @@ impl DecodePosition<'_> {
             (GoType::Any, _) => kept(false),
             (GoType::Bool, Value::Bool(is)) => kept(!is),
             (GoType::String, Value::String(text)) => kept(text.is_empty()),
-            // Kubernetes reads as YAML what does not fit as JSON, and YAML has texts without quotes.
+            // Kubernetes falls back to YAML if JSON does not fit, and YAML strings need no quotes.
             (GoType::String, Value::Bool(_) | Value::Number(_)) => {
                 Ok(Some(value.to_string().into()))
             }
@@ -127,12 +126,12 @@ impl DecodePosition<'_> {
         for (key, value) in entries {
             let Some(field) = find(types.fields(name), key) else { continue };
             self.path.push(field.json);
-            // What is embedded in a struct is not read as YAML, and has to be a text from the start.
+            // An embedded field is never decoded as YAML, so it has to be a JSON string.
             let is_embedded = matches!(field.json, "apiVersion" | "kind");
             if is_embedded && !value.is_string() && !value.is_null() {
                 return Err(self.mismatch(json_name(value), "string"));
             }
-            // Where Go writes a list or map that is empty, it is another than none at all.
+            // Go distinguishes an empty list or map from nil where it writes it.
             let is_kept = !field.omit_empty
                 && !value.is_null()
                 && matches!(field.kind, GoType::List(_) | GoType::Map(_));
@@ -160,7 +159,7 @@ impl DecodePosition<'_> {
     }
 }
 
-/// The field of this name; as in Go, the case of letters matters only where both are there.
+/// The field of this name. As in Go, an exact match wins over one that differs in case.
 fn find<'a>(fields: &'a [GoField], key: &str) -> Option<&'a GoField> {
     fields
         .iter()
@@ -198,7 +197,7 @@ fn go_name(kind: &GoType) -> String {
     }
 }
 
-/// What an item that is zero is: of lists and maps, none at all is another than an empty one.
+/// The value of a zero item. For lists and maps, nil differs from empty.
 fn empty_item(kind: &GoType, item: &Value) -> Value {
     match kind {
         GoType::List(_) | GoType::Map(_) if item.is_null() => Value::Null,
@@ -206,7 +205,7 @@ fn empty_item(kind: &GoType, item: &Value) -> Value {
     }
 }
 
-/// What a value that was never set is, as it is kept.
+/// The decoded form of an unset value.
 fn zero(kind: &GoType) -> Value {
     match kind {
         GoType::Bool => Value::Bool(false),
@@ -219,9 +218,8 @@ fn zero(kind: &GoType) -> Value {
     }
 }
 
-/// Merges `over` into `under`, by the rules of the library that the Machine Config Operator
-/// merges with: what is not zero wins, maps are merged by their keys, lists are replaced. A
-/// pointer to something zero fills a nil pointer, but does not win over one that is not nil.
+/// Merges `over` into `under` by the rules of MCO's library: non-zero values win, maps are merged by
+/// key, lists are replaced. A pointer to a zero value replaces a nil pointer but no other one.
 pub fn merge(types: &GoTypes, root: &'static str, under: &mut Value, over: &Value) {
     merge_kind(types, &GoType::Struct(root), under, over);
 }
@@ -258,14 +256,14 @@ fn is_struct(kind: &GoType) -> bool {
     matches!(kind, GoType::Struct(_) | GoType::Map(_))
 }
 
-/// The JSON that Go writes: the fields in the order of the table, the empty ones left out where
-/// the type says so.
+/// Encodes a struct like Go: fields in the order of the table, empty ones omitted if the type has
+/// `omitempty`.
 #[must_use]
 pub fn encode(types: &GoTypes, root: &'static str, kept: &Value) -> Value {
     encode_kind(types, &GoType::Struct(root), Some(kept))
 }
 
-/// A struct is never empty to Go, and these are structs.
+/// Whether the type is a struct in Go: a struct is never empty.
 fn is_never_empty(kind: &GoType) -> bool {
     matches!(kind, GoType::Struct(_) | GoType::Quantity | GoType::Duration | GoType::TimeOrDuration)
 }

@@ -26,7 +26,7 @@ pub fn clean(path: &str) -> String {
     }
 }
 
-/// Whether [`clean`] would give the path back as it is, found without building it.
+/// Whether [`clean`] would return the path unchanged, without an allocation.
 #[must_use]
 pub fn is_clean_absolute(path: &str) -> bool {
     path == "/"
@@ -35,14 +35,14 @@ pub fn is_clean_absolute(path: &str) -> bool {
         })
 }
 
-/// Joins the parts that are not empty, and cleans the result.
+/// Joins the non-empty parts and cleans the result.
 #[must_use]
 pub fn join(parts: &[&str]) -> String {
     let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
     if parts.is_empty() { String::new() } else { clean(&parts.join("/")) }
 }
 
-/// The ending of the last element, with its dot.
+/// The extension of the last element, with its dot.
 #[must_use]
 pub fn ext(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or_default();

@@ -1,13 +1,12 @@
-//! Tables of Go's struct types: which fields there are, what they are called in Go and in JSON,
-//! and what they hold.
+//! Tables of Go's struct types: their fields, with names in Go and JSON, and their types.
 //!
-//! A table is text. A line without indentation names a type; each line below it is a field: its
-//! name in Go, its name in JSON, what it holds, and `omitempty` where Go leaves the empty one out.
+//! A table is text. A line without indentation names a type; each indented line is a field: its name
+//! in Go, its name in JSON, its type, and `omitempty` if Go omits an empty value.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GoType {
     /// `true` or `false`.
@@ -23,25 +22,25 @@ pub enum GoType {
     },
     /// A floating-point number.
     Float,
-    /// A text.
+    /// A string.
     String,
     /// Bytes, in JSON as base64.
     Bytes,
-    /// A duration, in JSON as a text such as `5m0s`.
+    /// A duration, in JSON as a string such as `5m0s`.
     Duration,
-    /// A duration that is a text or a number of nanoseconds.
+    /// A duration, in JSON as a string or a number of nanoseconds.
     TimeOrDuration,
-    /// A quantity of which nothing is known but its text; never merged, `0` when unset.
+    /// A quantity that is not interpreted; never merged, `0` when unset.
     Quantity,
     /// A quantity such as `1Gi`.
     Amount,
-    /// Anything that JSON can say.
+    /// Any JSON value.
     Any,
     /// A list.
     List(Box<GoType>),
-    /// A map from texts.
+    /// A map with string keys.
     Map(Box<GoType>),
-    /// Something that may be nil.
+    /// A pointer, which may be nil.
     Pointer(Box<GoType>),
     /// A struct, by its name in the table.
     Struct(&'static str),
@@ -54,9 +53,9 @@ pub struct GoField {
     pub name: &'static str,
     /// Its name in JSON.
     pub json: &'static str,
-    /// What it holds.
+    /// Its type.
     pub kind: GoType,
-    /// Whether Go leaves it out of JSON when it is empty.
+    /// Whether Go omits it from JSON when it is empty.
     pub omit_empty: bool,
 }
 
@@ -67,7 +66,7 @@ pub struct GoTypes {
 }
 
 impl GoTypes {
-    /// Reads a table. Lines that are no table are passed over.
+    /// Parses a table. Malformed lines are ignored.
     #[must_use]
     pub fn parse(table: &'static str) -> Self {
         let mut structs: BTreeMap<&'static str, Vec<GoField>> = BTreeMap::new();
@@ -86,7 +85,7 @@ impl GoTypes {
         Self { structs }
     }
 
-    /// The fields of a struct; none for one that is not in the table.
+    /// The fields of a struct; empty if it is not in the table.
     #[must_use]
     pub fn fields(&self, name: &str) -> &[GoField] {
         self.structs.get(name).map_or(&[], Vec::as_slice)

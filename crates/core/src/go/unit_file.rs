@@ -1,8 +1,8 @@
-//! Whether a text is a systemd unit file, by the reader that Ignition validates with
-//! (`go-systemd/unit`), including its odd habits: it notices an over-long line only where its read
-//! buffer happens to hold 2048 bytes without a line end.
+//! Parses systemd unit files like `go-systemd/unit`, with which Ignition validates them. This
+//! includes its quirks: it notices an overlong line only if its read buffer happens to contain 2048
+//! bytes without a line end.
 
-/// Longest line systemd is taken to read.
+/// The longest line that the library accepts.
 const LINE_MAX: usize = 2048;
 /// Size of the reader's buffer.
 const BUFFER: usize = 4096;
@@ -13,12 +13,12 @@ pub enum UnitFileError {
     /// A section header without its closing bracket.
     #[error("unable to find end of section")]
     UnclosedSection,
-    /// Something behind a section header.
+    /// Text after a section header.
     #[error("found garbage after section name {section}: {garbage:?}")]
     Garbage {
         /// The section.
         section: String,
-        /// What stands behind it.
+        /// The text.
         garbage: String,
     },
     /// A line without `=`.
@@ -27,12 +27,12 @@ pub enum UnitFileError {
     /// The text ends inside an option's name.
     #[error("EOF")]
     EndInName,
-    /// A line systemd would cut.
+    /// A line that is too long for systemd.
     #[error("line too long (max 2048 bytes)")]
     LineTooLong,
 }
 
-/// The sections that hold at least one option: one entry an option, in order.
+/// The section of each option, in order.
 pub fn option_sections(text: &str) -> Result<Vec<&str>, UnitFileError> {
     let mut reader = UnitFileReader { text, at: 0, filled: 0 };
     let mut sections = Vec::new();
@@ -102,7 +102,7 @@ fn continues_comment(line: &str) -> bool {
     line.strip_suffix(' ').unwrap_or(line).ends_with('\\')
 }
 
-/// What the reader expects next.
+/// What the parser expects next.
 enum ParserState<'a> {
     NextSection,
     SectionName,
@@ -113,7 +113,7 @@ enum ParserState<'a> {
     OptionValue { section: &'a str },
 }
 
-/// A text read through a buffer of fixed size; only how far the buffer is filled is kept track of.
+/// Simulates a reader with a buffer of fixed size. Only the fill level is tracked.
 struct UnitFileReader<'a> {
     text: &'a str,
     at: usize,
@@ -142,7 +142,7 @@ impl<'a> UnitFileReader<'a> {
         Some(c)
     }
 
-    /// Moves on to just behind `end`, refilling the buffer as often as a search through it would.
+    /// Advances past `end`, refilling the buffer as often as a search through it would.
     fn advance_to(&mut self, end: usize) {
         while self.filled < end {
             if self.filled - self.at >= BUFFER {
@@ -165,7 +165,7 @@ impl<'a> UnitFileReader<'a> {
         let newline = rest.bytes().position(|b| b == b'\n');
         let line = &rest[..newline.unwrap_or(rest.len())];
         self.advance_to(self.at + line.len() + usize::from(newline.is_some()));
-        // Go trims a carriage return only where no newline follows it.
+        // Go trims a carriage return only if no newline follows it.
         if newline.is_some() { line } else { line.strip_suffix('\r').unwrap_or(line) }
     }
 

@@ -1,16 +1,16 @@
-//! Go's `net/url`: whether a text is a URL, its scheme and its query. The verdicts are those of
-//! `url.Parse`; what it builds beyond that is not needed here.
+//! Go's `net/url`: whether a text is a URL, its scheme and its query. Accepts what `url.Parse`
+//! accepts.
 
 use std::net::Ipv6Addr;
 
-/// What validation looks at in a URL.
+/// The parts of a URL that validation needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoUrl<'a> {
-    /// The scheme in lower case; empty where there is none.
+    /// The scheme in lower case; may be empty.
     pub scheme: String,
-    /// What follows the scheme where it does not start with a slash.
+    /// The text after the scheme if it does not start with a slash.
     pub opaque: &'a str,
-    /// What follows the first question mark.
+    /// The text after the first question mark.
     pub query: &'a str,
 }
 
@@ -19,7 +19,7 @@ pub struct GoUrl<'a> {
 #[error("unable to parse url")]
 pub struct InvalidUrl;
 
-/// Which characters a part of the URL may have, where an escape may stand for what.
+/// The part of the URL, which decides the allowed characters and escapes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UrlPart {
     Host,
@@ -27,7 +27,7 @@ enum UrlPart {
     Other,
 }
 
-/// Reads a URL as Go does.
+/// Parses a URL like Go.
 pub fn parse(text: &str) -> Result<GoUrl<'_>, InvalidUrl> {
     let (url, fragment) = text.split_once('#').unwrap_or((text, ""));
     let parsed = parse_without_fragment(url)?;
@@ -132,7 +132,7 @@ fn is_optional_port(text: &str) -> bool {
         || text.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Every `%` starts an escape of two hexadecimal digits; hosts are stricter.
+/// Checks that every `%` starts an escape of two hexadecimal digits. Hosts are stricter.
 fn check_escapes(text: &str, part: UrlPart) -> Result<(), InvalidUrl> {
     let bytes = text.as_bytes();
     let mut index = 0;
@@ -163,7 +163,7 @@ fn check_escapes(text: &str, part: UrlPart) -> Result<(), InvalidUrl> {
     Ok(())
 }
 
-/// Bytes that stand for themselves in a host.
+/// Bytes that need no escape in a host.
 fn is_host_byte(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&b)
 }
@@ -173,8 +173,7 @@ fn unhex(b: u8) -> Option<u8> {
 }
 
 impl GoUrl<'_> {
-    /// The first value of a query parameter, as Go's `Query()` finds it. `Some("")` where it is
-    /// named without a value.
+    /// The first value of a query parameter, like Go's `Query()`. `Some("")` if it has no value.
     #[must_use]
     pub fn query_value(&self, name: &str) -> Option<Vec<u8>> {
         self.query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')).find_map(

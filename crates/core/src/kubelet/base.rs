@@ -18,26 +18,26 @@ const SECOND: i64 = 1_000_000_000;
 /// The type of the file.
 pub(super) const CONFIGURATION: &str = "KubeletConfiguration";
 
-/// What the configuration of every pool starts from.
+/// The sources of every pool's base configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct KubeletSources<'a> {
     /// The templates.
     pub templates: &'a TemplateTree,
-    /// What they are filled in with.
+    /// The data for the templates.
     pub inputs: TemplateInputs<'a>,
-    /// The feature gates that are known, and whether they are on.
+    /// The known feature gates, and whether they are enabled.
     pub gates: &'a BTreeMap<String, bool>,
-    /// The settings of all machines of the cluster.
+    /// The cluster's Node config.
     pub node: Option<&'a config::Node>,
 }
 
-/// Why a pool has no configuration to start from.
+/// Why a pool has no base configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BaseError {
-    /// The templates cannot be filled in.
+    /// The templates cannot be rendered.
     #[error("could not generate the original Kubelet config ignition: {0}")]
     Template(#[from] TemplateError),
-    /// No template makes the file.
+    /// No template generates the file.
     #[error(
         "could not generate old kubelet config: no template of the role {role} makes \
          /etc/kubernetes/kubelet.conf"
@@ -46,15 +46,15 @@ pub enum BaseError {
         /// The role.
         role: String,
     },
-    /// The file that the templates make is no kubelet configuration.
+    /// The generated file is not a kubelet configuration.
     #[error("could not deserialize the Kubelet source: {0}")]
     Content(String),
 }
 
-/// The configuration that a pool starts from, as [`json`] keeps it.
+/// The base configuration of a pool, in the form that [`go::json`](crate::go::json) decodes to.
 ///
 /// # Errors
-/// The templates make no kubelet configuration for the pool.
+/// The templates generate no kubelet configuration for the pool.
 pub fn base_configuration(sources: &KubeletSources<'_>, pool: &str) -> Result<Value, BaseError> {
     let file = render_file_of_role(sources.templates, &sources.inputs, pool, KUBELET_CONF)?
         .ok_or_else(|| BaseError::NoFile { role: pool.to_owned() })?;
@@ -84,7 +84,7 @@ fn set_gates(config: &mut Value, gates: &BTreeMap<String, bool>) {
     }
 }
 
-/// How often a kubelet says that it is well, in seconds, by a latency profile that there is.
+/// The interval of kubelet status updates in seconds, for a known latency profile.
 pub(super) fn status_update_seconds(profile: &str) -> Option<i64> {
     match profile {
         "Default" => Some(10),

@@ -1,4 +1,4 @@
-//! What an administrator may not say in a KubeletConfig.
+//! Validation of KubeletConfigs.
 
 use serde_json::Value;
 
@@ -9,13 +9,13 @@ use crate::generated_config::GenerateError;
 use crate::go::json;
 use crate::go::types::KUBELET;
 
-/// Why a KubeletConfig is refused: the field, the message, the remedy.
+/// Why a KubeletConfig is refused: field, message and remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct KubeletConfigError {
     /// The field, as a path in the KubeletConfig.
     pub field: String,
-    /// What is wrong; the words of the Machine Config Operator where it has some.
+    /// What is wrong. MCO's message, if it has one.
     pub message: String,
     /// What to do.
     pub remedy: String,
@@ -26,7 +26,7 @@ impl KubeletConfigError {
         Self { field: field.to_owned(), message, remedy: remedy.to_owned() }
     }
 
-    /// The error with the name of the object.
+    /// Adds the name of the object.
     #[must_use]
     pub fn for_object(self, config: &KubeletConfig) -> GenerateError {
         let name = config.metadata.name.as_deref().unwrap_or_default();
@@ -39,7 +39,7 @@ impl KubeletConfigError {
     }
 }
 
-/// The settings that an administrator wrote, as Go's types read them.
+/// The settings of a KubeletConfig, decoded with Go's types.
 pub(super) fn decode_settings(config: &KubeletConfig) -> Result<Option<Value>, KubeletConfigError> {
     let Some(value) = &config.spec.kubelet_config else { return Ok(None) };
     json::decode(&KUBELET, CONFIGURATION, value).map(Some).map_err(|error| {
@@ -52,7 +52,7 @@ pub(super) fn decode_settings(config: &KubeletConfig) -> Result<Option<Value>, K
     })
 }
 
-/// Fields that would make machines unusable, or that others decide.
+/// Fields that would make machines unusable, or that are set elsewhere.
 const FORBIDDEN_FIELDS: [(&str, &str, &str); 6] = [
     ("/cgroupDriver", "cgroupDriver", "remove the field: it has to fit the container runtime"),
     ("/clusterDNS", "clusterDNS", "remove the field: the cluster's DNS decides it"),
@@ -62,10 +62,10 @@ const FORBIDDEN_FIELDS: [(&str, &str, &str); 6] = [
     ("/memorySwap/swapBehavior", "swapBehavior", "remove the field: the templates decide it"),
 ];
 
-/// Whether a KubeletConfig may be taken up, whatever its pools are.
+/// Checks a KubeletConfig, independent of its pools.
 ///
 /// # Errors
-/// It may not.
+/// A setting is invalid or not allowed.
 pub fn check(config: &KubeletConfig) -> Result<(), KubeletConfigError> {
     if let Some(level) = config.spec.log_level.filter(|level| !(0..=10).contains(level)) {
         return Err(KubeletConfigError::new(
@@ -111,7 +111,7 @@ pub fn check(config: &KubeletConfig) -> Result<(), KubeletConfigError> {
     Ok(())
 }
 
-/// What is set aside has to be quantities: the kubelet would not start with anything else.
+/// Reserved resources have to be quantities: otherwise the kubelet does not start.
 fn check_quantities(settings: &Value) -> Result<(), KubeletConfigError> {
     for list in ["systemReserved", "kubeReserved"] {
         for (name, value) in settings.get(list).and_then(Value::as_object).into_iter().flatten() {
@@ -128,7 +128,7 @@ fn check_quantities(settings: &Value) -> Result<(), KubeletConfigError> {
     Ok(())
 }
 
-/// Settings that no kubelet knows, and so have no effect.
+/// Warnings about unknown settings, which have no effect.
 #[must_use]
 pub(super) fn unknown_fields(config: &KubeletConfig) -> Vec<String> {
     let Some(Value::Object(written)) = &config.spec.kubelet_config else { return Vec::new() };
@@ -146,11 +146,10 @@ pub(super) fn unknown_fields(config: &KubeletConfig) -> Vec<String> {
         .collect()
 }
 
-/// Whether a KubeletConfig may be taken up by a pool.
+/// Checks whether a KubeletConfig may apply to a pool.
 ///
 /// # Errors
-/// It may not: static pods are the control plane's own business, and elsewhere can only be
-/// switched off.
+/// It sets `staticPodPath` for the control plane, or for workers to anything but the empty string.
 pub fn check_for_pool(
     config: &KubeletConfig,
     pool: &MachineConfigPool,
@@ -185,7 +184,7 @@ pub fn check_for_pool(
     }
 }
 
-/// Whether machines of the control plane are in the pool: by its name, or by whom it selects.
+/// Whether the pool has control plane machines, by its name or its selector.
 fn is_control_plane(pool: &MachineConfigPool) -> bool {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     if [object::POOL_MASTER, object::POOL_ARBITER].contains(&name) {
@@ -201,7 +200,7 @@ fn is_control_plane(pool: &MachineConfigPool) -> bool {
     by_label || by_expression
 }
 
-/// A value as Go's `%v` shows it.
+/// Formats a value like Go's `%v`.
 fn as_go_prints(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,5 +1,5 @@
-//! The FeatureGate of a cluster: which gates its kubelets are told, and the MachineConfig (98)
-//! that tells them.
+//! The FeatureGate of a cluster: the gates for its kubelets, and the MachineConfig (98) that sets
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use super::machine_config::kubelet_conf;
 use crate::api::config::{FeatureGate, FeatureGateDetails};
 use crate::generated_config::{GeneratedConfig, machine_config};
 
-/// The gates that are known to a version of the cluster, and whether they are on. Without such a
-/// version in the status, the last that is there; without a status, what an administrator chose.
+/// The gates that a version of the cluster knows, and whether they are enabled. If the status lacks
+/// that version, its last entry counts; without a status, the spec.
 #[must_use]
 pub fn gates(feature_gate: &FeatureGate, version: &str) -> BTreeMap<String, bool> {
     let details: &[FeatureGateDetails] = feature_gate
@@ -39,10 +39,10 @@ pub fn gates(feature_gate: &FeatureGate, version: &str) -> BTreeMap<String, bool
     off.into_iter().chain(named(chosen.and_then(|chosen| chosen.enabled.as_ref()), true)).collect()
 }
 
-/// The MachineConfig that tells the kubelets of a pool which gates are on.
+/// The MachineConfig that sets the feature gates of a pool's kubelets.
 ///
 /// # Errors
-/// The pool has no kubelet configuration to start from.
+/// The pool has no base configuration.
 pub fn features(sources: &KubeletSources<'_>, pool: &str) -> Result<GeneratedConfig, BaseError> {
     let config = base_configuration(sources, pool)?;
     let name = format!("98-{pool}-generated-kubelet");

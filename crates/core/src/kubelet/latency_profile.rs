@@ -1,5 +1,5 @@
-//! The latency profile goes step by step: from one end to the other by way of the middle, or
-//! machines are given up that are only slow to speak.
+//! Changes of the latency profile. From one extreme to the other the change has to pass through the
+//! medium profile, or the control plane would treat slow kubelets as failed.
 
 use serde_json::Value;
 
@@ -14,22 +14,22 @@ use crate::go::{json, yaml};
 use crate::template::decoded_file;
 
 const SLOW: &str = "LowUpdateSlowReaction";
-/// How often a kubelet says that it is well, in kubelet.conf.
+/// The field of kubelet.conf with the interval of status updates.
 const FREQUENCY: &str = "nodeStatusUpdateFrequency";
 /// In nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
-/// A step that is too large.
+/// A change that skips the medium profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RefusedLatencyChange {
-    /// The Node settings with the profile that stays in effect.
+    /// The Node config with the profile that stays in effect.
     pub in_effect: Node,
-    /// What the event says, in the words of the real system.
+    /// MCO's event message.
     pub message: String,
 }
 
 impl RefusedLatencyChange {
-    /// What the pool says.
+    /// The error for the pool's status.
     #[must_use]
     pub fn generate_error(&self) -> GenerateError {
         GenerateError {
@@ -42,8 +42,8 @@ impl RefusedLatencyChange {
     }
 }
 
-/// Whether the latency profile that the Node settings ask for is too far from the one that
-/// workers have: `present` is the MachineConfig (97) that tells them.
+/// Whether the requested latency profile is too far from the present one. `present` is the
+/// MachineConfig (97) with the profile of the workers.
 #[must_use]
 pub fn refused_latency_change(
     sources: &KubeletSources<'_>,
@@ -74,10 +74,10 @@ fn frequency(config: &Value) -> i64 {
     config[FREQUENCY].as_i64().unwrap_or_default()
 }
 
-/// Whether the latency profile may change like this.
+/// Checks a change of the latency profile.
 ///
 /// # Errors
-/// It may not; the message is that of the event.
+/// The change skips the medium profile. Contains the event message.
 pub fn check_latency_change(old: &Node, new: &Node) -> Result<(), String> {
     let profile = |node: &Node| node.spec.worker_latency_profile.clone().unwrap_or_default();
     let (from, to) = (profile(old), profile(new));
@@ -92,7 +92,7 @@ pub fn check_latency_change(old: &Node, new: &Node) -> Result<(), String> {
     Ok(())
 }
 
-/// What is said about Node settings of another name than the one that counts.
+/// MCO's event message about a Node config that is not named `cluster`.
 #[must_use]
 pub fn wrong_name_message(name: &str) -> Option<String> {
     (name != object::CLUSTER).then(|| {

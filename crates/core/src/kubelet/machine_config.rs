@@ -1,4 +1,4 @@
-//! What a KubeletConfig makes of a pool: kubelet.conf, the log level, what is set aside.
+//! The MachineConfig of a KubeletConfig: kubelet.conf, log level, reserved resources.
 
 use serde_json::{Map, Value};
 
@@ -11,21 +11,20 @@ use crate::go::types::KUBELET;
 use crate::go::yaml::to_go_yaml;
 use crate::tls_profile::tls_parameters;
 
-/// Where the kubelet's configuration is.
+/// The kubelet's configuration file.
 pub const KUBELET_CONF: &str = "/etc/kubernetes/kubelet.conf";
-/// Where the kubelet's unit finds what is set aside for the system.
+/// The environment file with the resources reserved for the system.
 const NODE_SIZING: &str = "/etc/node-sizing-enabled.env";
-/// Where the kubelet's unit finds the log level.
+/// The drop-in with the log level.
 const LOGGING: &str = "/etc/systemd/system/kubelet.service.d/20-logging.conf";
 
-/// Who may be held to what is set aside for the system.
+/// The values of `enforceNodeAllocatable` that enforce the system's reservation.
 const SYSTEM_RESERVED: [&str; 2] = ["system-reserved", "system-reserved-compressible"];
 
-/// The MachineConfig of this name that a KubeletConfig makes for a pool, over what the pool
-/// starts from.
+/// The MachineConfig that a KubeletConfig generates for a pool, over the pool's base configuration.
 ///
 /// # Errors
-/// What comes out would not be a configuration that a kubelet runs with.
+/// A kubelet would not start with the result.
 pub fn generate(
     config: &KubeletConfig,
     pool: &str,
@@ -46,7 +45,7 @@ pub fn generate(
     let mut warnings = Vec::new();
     if let Some(settings) = &mut settings {
         remove(settings, "featureGates");
-        // Go cannot tell `false` from "not said" in this field; its text can.
+        // Go's type cannot distinguish `false` from unset in this field; the raw JSON can.
         let raw = config.spec.kubelet_config.as_ref().map_or_else(String::new, Value::to_string);
         if raw.contains("\"protectKernelDefaults\":false") {
             remove(&mut merged, "protectKernelDefaults");
@@ -78,13 +77,13 @@ pub fn generate(
 /// The configuration as a file.
 pub(super) fn kubelet_conf(config: &Value) -> GeneratedFile {
     let mut written = json::encode(&KUBELET, CONFIGURATION, config);
-    // The encoder of Kubernetes says what it writes, whatever it read.
+    // Kubernetes' encoder always writes kind and version.
     set_text(&mut written, "apiVersion", "kubelet.config.k8s.io/v1beta1");
     set_text(&mut written, "kind", CONFIGURATION);
     GeneratedFile::new(KUBELET_CONF, to_go_yaml(&written))
 }
 
-/// Cuts out what the kubelet's unit is told in another file.
+/// Removes the settings that the kubelet's unit reads from another file.
 fn take_reserved(settings: &mut Value) -> Map<String, Value> {
     let mut taken = Map::new();
     if let Some(all) = settings.get_mut("systemReserved").and_then(Value::as_object_mut) {
@@ -98,7 +97,7 @@ fn take_reserved(settings: &mut Value) -> Map<String, Value> {
     taken
 }
 
-/// What is set aside for the system: worked out by each machine, or as somebody said.
+/// The resources reserved for the system: computed by each machine, or as configured.
 fn node_sizing(automatic: Option<bool>, reserved: &Map<String, Value>) -> Option<GeneratedFile> {
     let automatic = match (reserved.is_empty(), automatic) {
         (false, _) => false,
@@ -119,7 +118,7 @@ fn node_sizing(automatic: Option<bool>, reserved: &Map<String, Value>) -> Option
     ))
 }
 
-/// Whoever chose what is enforced, and left the system out, needs no cgroup for it.
+/// If enforcement is configured without the system's reservation, its cgroup is not needed.
 fn release_system_cgroup(merged: &mut Value, settings: &Value) {
     let enforced = strings(settings, "enforceNodeAllocatable");
     let has_cgroup = settings.get("systemReservedCgroup").is_some();
@@ -131,7 +130,7 @@ fn release_system_cgroup(merged: &mut Value, settings: &Value) {
     }
 }
 
-/// With processors of its own, the system is not held to a share of them as well.
+/// With reserved CPUs, no CPU share is reserved in addition.
 fn disable_reserved_cpu_enforcement(merged: &mut Value) {
     if merged.get("reservedSystemCPUs").is_none() {
         return;
@@ -161,8 +160,8 @@ fn check_cgroups(merged: &Value) -> Result<(), KubeletConfigError> {
     ))
 }
 
-/// Settings that change nothing: the real system's merge cannot set a switch of the base to
-/// `false` or a number to zero. Better said than found out on a machine.
+/// Warnings about settings without effect: MCO's merge cannot set a boolean of the base to `false`
+/// or a number to zero.
 fn settings_without_effect(config: &KubeletConfig, base: &Value) -> Vec<String> {
     let Some(Value::Object(written)) = &config.spec.kubelet_config else { return Vec::new() };
     let name = config.metadata.name.as_deref().unwrap_or_default();

@@ -1,13 +1,13 @@
-//! KubeletConfig and its neighbours: what the kubelets of a pool run with.
+//! The kubelet configuration of a pool: from KubeletConfigs, the FeatureGate and the Node config.
 //!
-//! Three sources make a whole `/etc/kubernetes/kubelet.conf` each, in MachineConfigs whose names
-//! decide who wins: the cluster's Node settings (97), its FeatureGate (98), and KubeletConfigs
-//! (99). Each starts from the file that the templates make for the pool.
+//! Each of the three sources generates a complete `/etc/kubernetes/kubelet.conf`. The names of their
+//! MachineConfigs decide which one wins: the Node config (97), the FeatureGate (98), KubeletConfigs
+//! (99). Each starts from the file that the templates generate for the pool.
 //!
 //! ```text
 //! templates ─► base (gates, latency profile) ─┬─► node_config   97-<pool>-generated-kubelet
 //!                                             ├─► features      98-<pool>-generated-kubelet
-//!              KubeletConfig ─► check ─► content ─► sync        99-<pool>-generated-kubelet[-N]
+//!        KubeletConfig ─► check ─► machine_config ─► reconcile  99-<pool>-generated-kubelet[-N]
 //! ```
 
 mod base;

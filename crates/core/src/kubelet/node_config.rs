@@ -1,31 +1,31 @@
-//! The Node settings of a cluster: control groups and the latency profile, in a MachineConfig (97)
-//! for every pool.
+//! The Node config of a cluster: cgroup version and latency profile, in a MachineConfig (97) for
+//! every pool.
 
 use super::base::{BaseError, KubeletSources, base_configuration, status_update_seconds};
 use super::machine_config::kubelet_conf;
 use crate::api::names::object;
 use crate::generated_config::{GeneratedConfig, machine_config};
 
-/// Arguments for version 1 of control groups, which is gone.
+/// Kernel arguments for cgroup v1, which is no longer supported.
 const VERSION_1: [&str; 2] =
     ["systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1"];
-/// Arguments for version 2.
+/// Kernel arguments for cgroup v2.
 const VERSION_2: [&str; 2] = ["systemd.unified_cgroup_hierarchy=1", "cgroup_no_v1=\"all\""];
 
-/// Why the Node settings cannot be taken up.
+/// Why the Node config cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeConfigError {
-    /// The pool has no kubelet configuration to start from.
+    /// The pool has no base configuration.
     #[error(transparent)]
     Base(#[from] BaseError),
-    /// The latency profile is none that there is.
+    /// Unknown latency profile.
     #[error(
         "unknown worker latency profile type found {0}, failed to update the original kubelet \
          configuration (Node cluster, spec.workerLatencyProfile: use Default, \
          MediumUpdateAverageReaction or LowUpdateSlowReaction)"
     )]
     LatencyProfile(String),
-    /// The version of control groups is none that there is.
+    /// Unknown cgroup mode.
     #[error(
         "unknown cgroup mode found {0}, failed to update the machine config resource (Node \
          cluster, spec.cgroupMode: use v2 or leave it out)"
@@ -33,11 +33,11 @@ pub enum NodeConfigError {
     CgroupMode(String),
 }
 
-/// The MachineConfig that the Node settings make for a pool. `present` are the kernel arguments
-/// that it has already.
+/// The MachineConfig that the Node config generates for a pool. `present` are the kernel arguments it
+/// already has.
 ///
 /// # Errors
-/// The settings cannot be taken up.
+/// The settings are invalid, or the pool has no base configuration.
 pub fn node_config(
     sources: &KubeletSources<'_>,
     pool: &str,

@@ -1,4 +1,4 @@
-//! What has to be written so that a KubeletConfig holds in its pools, and what goes with it.
+//! What the controller has to write and delete for KubeletConfigs.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::api::{KubeletConfig, MachineConfig, MachineConfigPool};
 use crate::generated_config::naming::{AssignedNames, ConfigNaming, NamedSource};
 use crate::generated_config::{GenerateError, GeneratedConfig};
 
-/// How the MachineConfigs of KubeletConfigs are called.
+/// How the MachineConfigs of KubeletConfigs are named.
 pub const KUBELET_NAMING: ConfigNaming = ConfigNaming {
     kind: "KubeletConfig",
     infix: "kubelet",
@@ -22,7 +22,7 @@ pub const KUBELET_NAMING: ConfigNaming = ConfigNaming {
                kubelet configs before retrying",
 };
 
-/// Everything that a decision looks at.
+/// The input of [`reconcile`].
 #[derive(Debug, Clone, Copy)]
 pub struct KubeletSnapshot<'a> {
     /// All KubeletConfigs.
@@ -31,7 +31,7 @@ pub struct KubeletSnapshot<'a> {
     pub pools: &'a [&'a MachineConfigPool],
     /// All MachineConfigs.
     pub machine_configs: &'a [&'a MachineConfig],
-    /// What the configuration of a pool starts from.
+    /// The sources of base configurations.
     pub sources: KubeletSources<'a>,
     /// Whether there is a FeatureGate `cluster`.
     pub has_feature_gate: bool,
@@ -39,30 +39,30 @@ pub struct KubeletSnapshot<'a> {
     pub version: &'a str,
 }
 
-/// What has to be there for a KubeletConfig to hold.
+/// The desired objects of a KubeletConfig.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KubeletConfigPlan {
     /// The MachineConfigs, one for each pool.
     pub generated: Vec<GeneratedConfig>,
-    /// The number that the KubeletConfig keeps for life, for its annotation.
+    /// The number for its annotation.
     pub suffix: String,
-    /// The finalizers of the KubeletConfig.
+    /// Its finalizers.
     pub finalizers: Vec<String>,
-    /// MachineConfigs that were made of it and are no longer wanted.
+    /// Its MachineConfigs that have to be deleted.
     pub remove: Vec<String>,
 }
 
-/// What goes with a KubeletConfig that is being deleted.
+/// What is deleted together with a KubeletConfig.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubeletConfigRemoval {
     /// Its MachineConfigs.
     pub remove: Vec<String>,
-    /// The finalizers that are left once they are gone: those of others.
+    /// The finalizers that remain afterwards: foreign ones.
     pub finalizers: Vec<String>,
 }
 
-/// What has to be there for the KubeletConfigs to hold, in their order. Each holds in all of its
-/// pools or in none: where one cannot be taken up, its pools keep what they have.
+/// The plans for all KubeletConfigs, in input order. A KubeletConfig applies to all of its pools or to
+/// none: on an error the pools keep what they have.
 #[must_use]
 pub fn reconcile(world: &KubeletSnapshot<'_>) -> Vec<Result<KubeletConfigPlan, GenerateError>> {
     let members: Vec<NamedSource<'_>> =
@@ -74,7 +74,7 @@ pub fn reconcile(world: &KubeletSnapshot<'_>) -> Vec<Result<KubeletConfigPlan, G
     all.map(|(config, names)| plan(world, &mut bases, config, names)).collect()
 }
 
-/// What the pools start from, worked out once for each.
+/// The base configurations, computed once per pool.
 #[derive(Default)]
 struct BaseConfigurations(BTreeMap<String, Result<Value, BaseError>>);
 
@@ -131,7 +131,7 @@ fn for_pool(
     Ok(made)
 }
 
-/// What goes with a KubeletConfig that is being deleted.
+/// What is deleted together with a KubeletConfig.
 #[must_use]
 pub fn removal(world: &KubeletSnapshot<'_>, config: &KubeletConfig) -> KubeletConfigRemoval {
     let given = config.metadata.finalizers.clone().unwrap_or_default();
@@ -147,8 +147,8 @@ pub fn removal(world: &KubeletSnapshot<'_>, config: &KubeletConfig) -> KubeletCo
     KubeletConfigRemoval { remove, finalizers: others }
 }
 
-/// Generated MachineConfigs whose sources are gone: for 97 and 98 their pool or the cluster's own
-/// settings, for 99 the KubeletConfig that owns them.
+/// Generated MachineConfigs whose source no longer exists: for 97 and 98 the pool or the cluster
+/// object, for 99 the owning KubeletConfig.
 #[must_use]
 pub fn orphaned_configs(world: &KubeletSnapshot<'_>) -> Vec<String> {
     let has_pool =
@@ -177,7 +177,7 @@ pub fn orphaned_configs(world: &KubeletSnapshot<'_>) -> Vec<String> {
     left.filter_map(|machine_config| machine_config.metadata.name.clone()).collect()
 }
 
-/// MachineConfigs that a KubeletConfig owns and no longer wants: of pools that it left.
+/// MachineConfigs of a KubeletConfig for pools that it no longer selects.
 fn no_longer_wanted(
     world: &KubeletSnapshot<'_>,
     config: &KubeletConfig,
@@ -197,7 +197,7 @@ fn owner_uids(machine_config: &MachineConfig) -> impl Iterator<Item = &str> {
     machine_config.metadata.owner_references.iter().flatten().map(|owner| owner.uid.as_str())
 }
 
-/// The finalizers of others, then the names of what is made.
+/// Foreign finalizers, then the names of the generated MachineConfigs.
 fn finalizers(config: &KubeletConfig, wanted: &[String]) -> Vec<String> {
     let given = config.metadata.finalizers.iter().flatten();
     let others = given.filter(|name| !KUBELET_NAMING.is_own_finalizer(name));

@@ -1,19 +1,19 @@
-//! What a KubeletConfig's status says.
+//! The status of a KubeletConfig.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::names::condition::settings;
 use crate::api::{Condition, KubeletConfigStatus, Nullable};
 
-/// The condition that says whether the settings were taken up.
+/// The condition type for the result.
 const ACCEPTED: &str = "Accepted";
-/// The condition that says what is odd though it was taken up. Our own.
+/// The condition type for warnings. Not in MCO.
 const WARNING: &str = "Warning";
-/// So many of the latest verdicts are kept.
+/// Older results are dropped.
 const MAX_CONDITIONS: usize = 3;
 
-/// The status after an attempt: `Ok`, or the message of what went wrong; and what is odd. Where nothing is new, it
-/// is the old one, time and all.
+/// The status after an attempt: its result and the warnings. If nothing changed, the old status is
+/// returned with its timestamps.
 #[must_use]
 pub fn status(
     old: Option<&KubeletConfigStatus>,
@@ -58,7 +58,7 @@ pub fn status(
         condition.message = Some(warning);
         conditions.push(condition);
     }
-    // Older clients look for this one.
+    // Older clients read this condition.
     conditions.push(match outcome {
         Ok(()) => condition(settings::SUCCESS, true),
         Err(_) => condition(settings::FAILURE, true),

@@ -1,5 +1,8 @@
-//! What a MachineConfigNode says: one object a machine, in which each step of an update is a
-//! condition. Steps come in pairs, a phase (the parent) and what is done in it (the child).
+//! The status of a MachineConfigNode: one object per machine, with a condition for each step of an
+//! update. Steps come in pairs: a phase (the parent) and the action in it (the child).
+//!
+//! The daemon and the drain controller create [`NodeReport`]s; [`apply_report`] merges one into the
+//! status.
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
@@ -12,7 +15,7 @@ use crate::api::{
 
 use super::NodeView;
 
-/// Every condition that a MachineConfigNode has from its first report on.
+/// The conditions that every MachineConfigNode has after its first report.
 pub const CONDITIONS: [&str; 14] = [
     condition::UPDATE_PREPARED,
     condition::UPDATE_EXECUTED,
@@ -37,12 +40,12 @@ pub enum ConditionStatus {
     True,
     /// It does not hold.
     False,
-    /// It is under way.
+    /// It is in progress.
     Unknown,
 }
 
 impl ConditionStatus {
-    /// The word of the API.
+    /// The value in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -53,21 +56,21 @@ impl ConditionStatus {
     }
 }
 
-/// One condition as it is to be.
+/// The desired state of one condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionReport {
-    /// What it is about; see [`names::condition::node`](crate::api::names::condition::node).
+    /// The condition type; see [`names::condition::node`](crate::api::names::condition::node).
     pub type_: String,
     /// Whether it holds.
     pub status: ConditionStatus,
-    /// One word for programs.
+    /// A machine-readable reason.
     pub reason: String,
-    /// A sentence for people.
+    /// A human-readable message.
     pub message: String,
 }
 
 impl ConditionReport {
-    /// A statement.
+    /// A report of one condition.
     #[must_use]
     pub fn new(type_: &str, status: ConditionStatus, reason: &str, message: &str) -> Self {
         let (type_, reason) = (type_.to_owned(), reason.to_owned());
@@ -96,16 +99,16 @@ fn new_condition(
     }
 }
 
-/// What is reported about a machine: the phase, and what is done in it.
+/// A step of an update: the phase and the action in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeReport {
     /// The phase.
     pub parent: ConditionReport,
-    /// What is done in it, if the phase has parts.
+    /// The action, if the phase has several.
     pub child: Option<ConditionReport>,
 }
 
-/// The object of a machine that has none yet. It belongs to its Node and goes with it.
+/// The MachineConfigNode for a machine that has none. The Node owns it, so both are deleted together.
 #[must_use]
 pub fn new_machine_config_node(node: &Node, pool: &str) -> MachineConfigNode {
     let view = NodeView(node);
@@ -139,8 +142,8 @@ fn or_not_yet_set(config: &str) -> &str {
     if config.is_empty() { NOT_YET_SET } else { config }
 }
 
-/// The status after a report, or nothing if there is nothing to write: the phase says what it said
-/// before, or only times would change.
+/// The status after a report. `None` if nothing has to be written: the phase is unchanged, or only
+/// timestamps would change.
 #[must_use]
 pub fn apply_report(
     machine: &MachineConfigNode,
@@ -167,7 +170,7 @@ pub fn apply_report(
     (!is_same_status(&before, &status)).then_some(status)
 }
 
-/// All conditions from the start: what is reported, and that the rest has not happened.
+/// The initial conditions: the reported ones, and the others as not yet reached.
 fn initial_conditions(report: &NodeReport, now: &Time) -> Vec<Condition> {
     let mut conditions: Vec<Condition> =
         reported(report).map(|statement| statement.condition(now)).collect();
@@ -190,8 +193,8 @@ fn reported(report: &NodeReport) -> impl Iterator<Item = &ConditionReport> {
     std::iter::once(&report.parent).chain(&report.child)
 }
 
-/// Whether the phase says what it said before. Those about pinned images have no parts that could
-/// differ, and come with other fields of the status.
+/// Whether the phase is unchanged. Phases about pinned images never count as unchanged: they have no
+/// child that could differ, and other status fields change with them.
 fn is_repeated(old: &[Condition], parent: &ConditionReport) -> bool {
     let singletons =
         [condition::PINNED_IMAGE_SETS_DEGRADED, condition::PINNED_IMAGE_SETS_PROGRESSING];
@@ -210,7 +213,7 @@ fn next_conditions(
     now: &Time,
 ) -> Vec<Condition> {
     let mut conditions = old.to_vec();
-    // The machine has reached, or left, its config: what happened on the way is history.
+    // The machine has reached or left its config: mark earlier steps as history.
     if report.parent.type_ == condition::UPDATED {
         let update = update_name(machine);
         for condition in conditions.iter_mut().filter(|condition| condition.status != "False") {
@@ -220,7 +223,7 @@ fn next_conditions(
             condition.last_transition_time = Nullable::Set(now.clone());
         }
     }
-    // A child that is new comes before a parent that is new.
+    // MCO appends a new child before a new parent.
     for statement in report.child.iter().chain(std::iter::once(&report.parent)) {
         let new = statement.condition(now);
         match conditions.iter_mut().find(|condition| condition.type_ == new.type_) {
@@ -231,7 +234,7 @@ fn next_conditions(
     conditions
 }
 
-/// What the last update was about: an image, leaving image mode, or a config.
+/// The target of the last update: an image, the end of image mode, or a config.
 fn update_name(machine: &MachineConfigNode) -> &str {
     let wanted = machine.spec.config_image.as_ref().map_or("", |image| &image.desired_image);
     let status = machine.status.as_ref().and_then(|status| status.config_image.as_ref());
@@ -250,7 +253,7 @@ fn config_version(
 ) -> ConfigVersionStatus {
     let view = NodeView(node);
     let mut version = before.config_version.clone().unwrap_or_default();
-    // Until the change is known to be possible, nothing is promised.
+    // The desired config is set only once the change is known to be possible.
     let promised =
         parent.type_ != condition::UPDATE_PREPARED || parent.status == ConditionStatus::True;
     let desired = if promised { or_not_yet_set(view.desired_config()) } else { NOT_YET_SET };

@@ -1,21 +1,21 @@
 //! The config and image that a rollout wants on a machine.
 
-/// What machines of a pool are to have.
+/// The config and image that the machines of a pool should have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RolloutTarget<'a> {
     /// The pool's config.
     pub config: &'a str,
-    /// The image, for a pool that runs one of its own.
+    /// The image, for a pool with a layered image.
     pub image: Option<LayeredImage<'a>>,
 }
 
-/// An image and the config that it was built for. Either is empty as long as it is not known; a
-/// machine that has nothing wanted of it yet does not have that.
+/// A layered image and the config it was built for. Either is empty while it is unknown; no machine
+/// counts as updated then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LayeredImage<'a> {
-    /// Where it is.
+    /// The pull spec.
     pub pull_spec: &'a str,
-    /// The config that it was built for.
+    /// The config it was built for.
     pub config: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! What the rollout looks at in a Node: its annotations, readiness, zone and age.
+//! Reads a Node: its annotations, readiness, zone and age.
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -9,7 +9,7 @@ use crate::api::names::state;
 
 use super::RolloutTarget;
 
-/// Why a machine is not ready for work.
+/// Why a machine is not ready for pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum NotReady {
@@ -23,7 +23,7 @@ pub enum NotReady {
     Unschedulable,
 }
 
-/// A Node as the rollout sees it.
+/// A Node with accessors for what rollout, drain and daemon read.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeView<'a>(pub &'a Node);
 
@@ -34,7 +34,7 @@ impl<'a> NodeView<'a> {
         self.0.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// An annotation, be it empty.
+    /// The value of an annotation, even an empty one.
     #[must_use]
     pub fn annotation(self, key: &str) -> Option<&'a str> {
         self.0.metadata.annotations.as_ref()?.get(key).map(String::as_str)
@@ -48,31 +48,31 @@ impl<'a> NodeView<'a> {
         self.annotation(key).unwrap_or_default()
     }
 
-    /// The config it has.
+    /// The config it runs.
     #[must_use]
     pub fn current_config(self) -> &'a str {
         self.text(annotation::CURRENT_CONFIG)
     }
 
-    /// The config it is to have.
+    /// The config it should run.
     #[must_use]
     pub fn desired_config(self) -> &'a str {
         self.text(annotation::DESIRED_CONFIG)
     }
 
-    /// What its daemon says it is doing.
+    /// The state that its daemon reports.
     #[must_use]
     pub fn state(self) -> &'a str {
         self.text(annotation::STATE)
     }
 
-    /// Why its daemon degraded.
+    /// Why its daemon is degraded.
     #[must_use]
     pub fn reason(self) -> &'a str {
         self.text(annotation::REASON)
     }
 
-    /// Whether a layered image is wanted for it.
+    /// Whether it should run a layered image.
     #[must_use]
     pub fn has_desired_image(self) -> bool {
         self.annotation(annotation::DESIRED_IMAGE).is_some()
@@ -84,7 +84,7 @@ impl<'a> NodeView<'a> {
         self.label("topology.kubernetes.io/zone")
     }
 
-    /// Whether it runs Windows: such machines are none of our business.
+    /// Whether it runs Windows. Such machines are not managed.
     #[must_use]
     pub fn is_windows(self) -> bool {
         self.label("kubernetes.io/os") == Some("windows")
@@ -96,7 +96,7 @@ impl<'a> NodeView<'a> {
         self.0.metadata.creation_timestamp.as_ref()
     }
 
-    /// What keeps it from taking work, if anything.
+    /// Why it is not ready for pods, if it is not.
     #[must_use]
     pub fn not_ready(self) -> Option<NotReady> {
         let conditions = self.0.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -115,7 +115,7 @@ impl<'a> NodeView<'a> {
         cordoned.then_some(NotReady::Unschedulable)
     }
 
-    /// Whether it has what it is to have, and its daemon says so.
+    /// Whether it runs the desired config and image, and its daemon reports `Done`.
     #[must_use]
     pub fn is_done(self) -> bool {
         let (current, desired) = (self.current_config(), self.desired_config());
@@ -136,20 +136,20 @@ impl<'a> NodeView<'a> {
         }
     }
 
-    /// Whether its daemon tried the desired config and could not apply it.
+    /// Whether its daemon failed to apply the desired config.
     #[must_use]
     pub fn is_failing(self) -> bool {
         self.current_config() != self.desired_config() && self.is_degraded()
     }
 
-    /// Whether its daemon says that it cannot go on.
+    /// Whether its daemon reports that it cannot continue.
     #[must_use]
     pub fn is_degraded(self) -> bool {
         matches!(self.state(), state::DEGRADED | state::UNRECONCILABLE)
     }
 
-    /// Whether it was emptied for a config that it then could not apply, and waits empty for another
-    /// one: nobody but us has cordoned it.
+    /// Whether it was drained for a config that it then failed to apply. It stays cordoned until it gets
+    /// another config. A machine that an administrator cordoned is not stranded.
     #[must_use]
     pub fn is_stranded(self) -> bool {
         let drained = self.annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
@@ -158,7 +158,7 @@ impl<'a> NodeView<'a> {
             && drained.strip_prefix("drain-") == Some(self.desired_config())
     }
 
-    /// Whether it has applied its config all but for a restart, and may not restart yet.
+    /// Whether it has applied its config except for a reboot that is not yet approved.
     #[must_use]
     pub fn awaits_reboot(self) -> bool {
         let desired = self.desired_config();
@@ -168,23 +168,21 @@ impl<'a> NodeView<'a> {
             && self.annotation(machinist::REBOOT_APPROVED) != Some(desired)
     }
 
-    /// Whether it is away, or may go away at any moment. One whose daemon has given up on an
-    /// update is not: it can safely be given another one. Nor is one that waits for the permission
-    /// to restart.
+    /// Whether it is unavailable, or may become so at any moment. A machine that failed an update is
+    /// available: it can safely get another config. So is one that waits for the approval of a reboot.
     #[must_use]
     pub fn is_unavailable(self) -> bool {
         self.not_ready().is_some() || !self.is_done() && !self.is_failing() && !self.awaits_reboot()
     }
 
-    /// Whether it has the pool's config and image; an image that is wanted of it in a pool without
-    /// one is wrong.
+    /// Whether it runs the pool's config and image. A desired image in a pool without one does not match.
     #[must_use]
     pub fn is_updated_to<'b>(self, goal: impl Into<RolloutTarget<'b>>) -> bool {
         let goal = goal.into();
         self.is_done() && self.desired_config() == goal.config && !self.needs_target(goal)
     }
 
-    /// Whether it has to be given the goal.
+    /// Whether the target has to be written to its annotations.
     #[must_use]
     pub fn needs_target<'b>(self, goal: impl Into<RolloutTarget<'b>>) -> bool {
         let goal = goal.into();

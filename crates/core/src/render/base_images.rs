@@ -1,7 +1,7 @@
-//! What the machines of a pool run unless a MachineConfig says otherwise: the image that the pool's
-//! annotation names, else that of its stream, else that of the ControllerConfig.
+//! The default OS image of a pool, before MachineConfigs override it: from the pool's annotation,
+//! else from its stream, else from the ControllerConfig.
 //!
-//! A custom pool that says nothing itself follows the pool `worker`, which it builds on.
+//! A custom pool without its own annotation or stream follows the pool `worker`.
 
 use crate::api::names::annotation::machinist::OS_IMAGE;
 use crate::api::names::object::{POOL_ARBITER, POOL_MASTER, POOL_WORKER};
@@ -10,14 +10,14 @@ use crate::os::image_ref::reference_problem;
 
 use super::error::RenderError;
 
-/// What the images of pools come from, beside MachineConfigs.
+/// The sources of default images.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ImageSources<'a> {
-    /// The ControllerConfig, where there is one.
+    /// The ControllerConfig, if there is one.
     pub controller_config: Option<&'a ControllerConfig>,
-    /// The OSImageStream `cluster`, where there is one.
+    /// The OSImageStream `cluster`, if there is one.
     pub streams: Option<&'a OSImageStream>,
-    /// The pool `worker`: custom pools follow it.
+    /// The pool `worker`, which custom pools follow.
     pub worker: Option<&'a MachineConfigPool>,
 }
 
@@ -28,7 +28,7 @@ impl<'a> From<Option<&'a ControllerConfig>> for ImageSources<'a> {
 }
 
 impl<'a> ImageSources<'a> {
-    /// Finds the pool that custom ones follow.
+    /// Finds the pool `worker` among all pools.
     #[must_use]
     pub fn with_worker_pool(
         mut self,
@@ -38,37 +38,37 @@ impl<'a> ImageSources<'a> {
         self
     }
 
-    /// The pool that another follows where it says nothing itself.
+    /// The pool whose annotation and stream apply to a pool without its own.
     fn followed_pool(&self, pool: &MachineConfigPool) -> Option<&'a MachineConfigPool> {
         let custom = ![POOL_MASTER, POOL_WORKER, POOL_ARBITER].contains(&name_of(pool));
         self.worker.filter(|_| custom)
     }
 }
 
-/// The images of a pool before its MachineConfigs have their say, and whose word they are.
+/// The default images of a pool, and where they come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BaseImages {
-    /// The image of the system: that of the stream, else of the ControllerConfig.
+    /// The image of the stream, else of the ControllerConfig.
     pub system_image: String,
-    /// The packages that go with it.
+    /// The extensions image that belongs to it.
     pub extensions: String,
-    /// The stream that both are of.
+    /// The stream of both images.
     pub stream: Option<String>,
-    /// The image that an annotation puts in its place.
+    /// The image of an annotation, which replaces `system_image`.
     pub annotated: Option<AnnotatedImage>,
 }
 
-/// An image that an administrator chose for a pool as a whole.
+/// An image that an administrator set in a pool's annotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnotatedImage {
-    /// The pool that has the annotation: the one that is asked about, or the one that it follows.
+    /// The pool with the annotation: the pool itself or the one it follows.
     pub pool: String,
     /// The image.
     pub image: String,
 }
 
 impl BaseImages {
-    /// What a pool runs.
+    /// The default images of a pool.
     pub(super) fn for_pool(
         pool: &MachineConfigPool,
         system: &ImageSources<'_>,
@@ -100,15 +100,15 @@ impl BaseImages {
         })
     }
 
-    /// The image that machines get if no MachineConfig names one.
+    /// The image that machines get if no MachineConfig sets one.
     #[must_use]
     pub fn image(&self) -> &str {
         self.annotated.as_ref().map_or(&self.system_image, |annotated| &annotated.image)
     }
 }
 
-/// The image of the pool's annotation, or of the pool that it follows. What a pool says itself counts
-/// before what it would follow, be it an annotation or a stream.
+/// The image of the pool's annotation, or of the pool it follows. A pool's own annotation or stream
+/// takes precedence over the followed pool.
 fn annotated(
     pool: &MachineConfigPool,
     system: &ImageSources<'_>,
@@ -128,7 +128,7 @@ fn annotated(
     }
 }
 
-/// The stream of a pool: the one that it names, the one of the pool that it follows, the default.
+/// The stream of a pool: its own, else that of the followed pool, else the default.
 fn stream<'a>(
     pool: &'a MachineConfigPool,
     system: &ImageSources<'a>,
@@ -139,7 +139,7 @@ fn stream<'a>(
     let there = status.and_then(|status| status.available_streams.as_deref()).unwrap_or_default();
     let wanted = match (wanted, system.streams) {
         (None, None) => return Ok(None),
-        // Somebody has begun to write it; as long as no pool needs it, nobody waits for the rest.
+        // The status is not written yet. That is an error only for a pool that names a stream.
         (None, Some(_)) if there.is_empty() => return Ok(None),
         (None, Some(streams)) => default_stream(streams, there),
         (Some(_), None) => return Err(RenderError::NoStreams { pool: pool() }),
@@ -155,8 +155,8 @@ fn stream<'a>(
     }
 }
 
-/// The stream of pools that name none. What an administrator wishes for counts at once where there is
-/// such a stream: nobody else would bring it from the spec to the status.
+/// The stream of pools that name none. `spec.defaultStream` applies at once if the stream exists: no
+/// other controller copies it to the status.
 fn default_stream<'a>(streams: &'a OSImageStream, there: &[OSImageStreamSet]) -> &'a str {
     let wish = streams.spec.default_stream.as_deref();
     let wish = wish.filter(|wish| there.iter().any(|stream| stream.name == *wish));

@@ -1,4 +1,4 @@
-//! Why a pool cannot be rendered.
+//! Errors of rendering.
 
 use crate::api::names::annotation::machinist::OS_IMAGE;
 use crate::api::selector::SelectorError;
@@ -6,10 +6,10 @@ use crate::api::selector::SelectorError;
 use crate::go::yaml::GoYamlError;
 use crate::validate::MachineConfigProblem;
 
-/// Why a pool cannot be rendered. Every variant that is about a MachineConfig names it.
+/// Why a pool cannot be rendered. Every variant names the object at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// The pool's selector is not one.
+    /// The pool's selector is invalid.
     #[error("MachineConfigPool {pool}: spec.machineConfigSelector: {source}")]
     InvalidSelector {
         /// The pool.
@@ -17,7 +17,7 @@ pub enum RenderError {
         /// What is wrong with it.
         source: SelectorError,
     },
-    /// The pool selects everything or nothing by leaving its selector empty.
+    /// The pool's selector is empty.
     #[error(
         "MachineConfigPool {pool}: spec.machineConfigSelector is empty: a non-empty selector is required, for example matchLabels with machineconfiguration.openshift.io/role: {pool}"
     )]
@@ -25,17 +25,17 @@ pub enum RenderError {
         /// The pool.
         pool: String,
     },
-    /// Nothing is selected.
+    /// The selector matches no MachineConfig.
     #[error(
         "couldn't find any MachineConfigs for pool: {pool} (none of the {given} given has labels that spec.machineConfigSelector matches)"
     )]
     NothingSelected {
         /// The pool.
         pool: String,
-        /// How many MachineConfigs there are in all.
+        /// How many MachineConfigs exist.
         given: usize,
     },
-    /// A MachineConfig has no labels at all.
+    /// A MachineConfig has no labels.
     #[error("cannot find label in MachineConfig {machine_config}")]
     NoLabels {
         /// The MachineConfig.
@@ -49,59 +49,59 @@ pub enum RenderError {
         /// What is wrong with it.
         source: MachineConfigProblem,
     },
-    /// An extension that only works with the default kernel.
+    /// The extension kernel-devel works only with the default kernel.
     #[error(
         "installing kernel-devel extension is not supported with kernelType: {kernel_type} (extension from MachineConfig {extension_from}, kernel from MachineConfig {kernel_from})"
     )]
     KernelDevel {
         /// The kernel type.
         kernel_type: String,
-        /// Who asks for the extension.
+        /// The MachineConfig with the extension.
         extension_from: String,
-        /// Who asks for the kernel.
+        /// The MachineConfig with the kernel type.
         kernel_from: String,
     },
-    /// Two ways to choose the OS image at once.
+    /// A MachineConfig and the pool's stream both choose the OS image.
     #[error(
         "cannot override MachineConfig osImageURL and set MachineConfigPool spec.osImageStream.name simultaneously (osImageURL from MachineConfig {machine_config}; remove one of the two)"
     )]
     ImageAndStream {
-        /// Who sets the image.
+        /// The MachineConfig that sets the image.
         machine_config: String,
     },
-    /// The same, with the pool's annotation.
+    /// A MachineConfig and the pool's annotation both choose the OS image.
     #[error(
         "cannot override MachineConfig osImageURL and set MachineConfigPool annotation {OS_IMAGE} simultaneously (osImageURL from MachineConfig {machine_config}, annotation of MachineConfigPool {pool}; remove one of the two)"
     )]
     ImageAndAnnotation {
-        /// Who sets the image.
+        /// The MachineConfig that sets the image.
         machine_config: String,
-        /// Whose annotation it is.
+        /// The pool with the annotation.
         pool: String,
     },
-    /// The same, both on the pool.
+    /// The pool's annotation and its stream both choose the OS image.
     #[error(
         "cannot set MachineConfigPool annotation {OS_IMAGE} and MachineConfigPool spec.osImageStream.name simultaneously (MachineConfigPool {pool}, stream {stream}; remove one of the two)"
     )]
     AnnotationAndStream {
         /// The pool.
         pool: String,
-        /// The stream that it names.
+        /// The stream.
         stream: String,
     },
-    /// An annotation that names no image.
+    /// The annotation is not an image reference.
     #[error(
         "MachineConfigPool {pool}: metadata.annotations: {OS_IMAGE}: {image:?}: {reason} (write REGISTRY/NAME@sha256:DIGEST or REGISTRY/NAME:TAG, or remove the annotation: then the machines get the image of the system)"
     )]
     InvalidImageAnnotation {
         /// The pool.
         pool: String,
-        /// What it says.
+        /// The value.
         image: String,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// A pool names a stream, and nobody has said which there are.
+    /// A pool names a stream, but there is no OSImageStream.
     #[error(
         "could not get OSImageStream for pool {pool}: osimagestream.machineconfiguration.openshift.io \"cluster\" not found (create it with its status, or remove spec.osImageStream from the pool)"
     )]
@@ -109,7 +109,7 @@ pub enum RenderError {
         /// The pool.
         pool: String,
     },
-    /// A pool names a stream that there is not.
+    /// A pool names an unknown stream.
     #[error(
         "could not get OSImageStreamSet for pool {pool}: osimagestreams.machineconfiguration.openshift.io {stream:?} not found ({}; name one of them in spec.osImageStream.name of the pool, or add it to status.availableStreams of OSImageStream cluster)", list_streams(.there)
     )]
@@ -118,14 +118,13 @@ pub enum RenderError {
         pool: String,
         /// The stream.
         stream: String,
-        /// Those that there are.
+        /// The known streams.
         there: Vec<String>,
     },
-    /// A character that no rendered config can hold: the hash is made over YAML, and the real
-    /// system's YAML reader refuses it.
+    /// The config has no YAML form in Go. The name is a hash over that YAML, so MCO could not name it.
     #[error("the rendered config cannot be written: {refusal} (remove it from the MachineConfigs)")]
     UnrepresentableInYaml {
-        /// What it holds.
+        /// Why.
         refusal: GoYamlError,
     },
     /// The result is larger than the API can store.
@@ -143,15 +142,14 @@ pub enum RenderError {
 }
 
 impl RenderError {
-    /// Whether it is about the object with the streams rather than about what is rendered: the real
-    /// system tells such errors as they are.
+    /// Whether the OSImageStream is at fault. MCO reports such errors without the usual prefix.
     #[must_use]
     pub fn is_about_streams(&self) -> bool {
         matches!(self, Self::NoStreams { .. } | Self::UnknownStream { .. })
     }
 }
 
-/// The streams that there are, in words.
+/// The known streams as text.
 fn list_streams(there: &[String]) -> String {
     if there.is_empty() {
         "its status names no streams".to_owned()

@@ -1,4 +1,4 @@
-//! Many MachineConfigs become one spec.
+//! Merges MachineConfigs into one spec.
 
 use crate::api::{MachineConfig, MachineConfigSpec};
 use crate::ignition::{self, Config};
@@ -8,12 +8,12 @@ use super::error::RenderError;
 use super::select::name_of;
 use crate::validate::SPECIAL_KERNELS;
 
-/// A MachineConfig with its Ignition config read.
+/// A MachineConfig with its parsed Ignition config.
 #[derive(Debug, Clone)]
 pub struct ParsedMachineConfig<'a> {
     /// The MachineConfig.
     pub machine_config: &'a MachineConfig,
-    /// Its Ignition config, lifted to 3.5.0.
+    /// Its Ignition config, upgraded to 3.5.0.
     pub ignition: Option<Config>,
 }
 
@@ -28,7 +28,7 @@ impl ParsedMachineConfig<'_> {
         &self.machine_config.spec
     }
 
-    /// Whether a controller made it (then its OS image is that of the system, not a wish).
+    /// Whether a controller generated it. Its OS image is then the default, not an override.
     pub(crate) fn is_generated(&self) -> bool {
         let key = crate::api::names::annotation::GENERATED_BY_CONTROLLER_VERSION;
         let annotations = self.machine_config.metadata.annotations.as_ref();
@@ -36,7 +36,7 @@ impl ParsedMachineConfig<'_> {
     }
 }
 
-/// The merged fields of a rendered config, each always there.
+/// The merged fields of a rendered config. All are always present, because the hash covers them.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RenderedSpec {
@@ -101,7 +101,7 @@ pub(super) fn merge(
     })
 }
 
-/// The last image that a person's MachineConfig sets, and whose it is.
+/// The last image that an administrator's MachineConfig sets, with that MachineConfig.
 pub(crate) fn last_set<'a>(
     sources: &'a [ParsedMachineConfig<'_>],
     field: impl Fn(&'a MachineConfigSpec) -> Option<&'a str>,
@@ -113,15 +113,15 @@ pub(crate) fn last_set<'a>(
     sources.iter().rev().filter(|source| !source.is_generated()).find_map(set)
 }
 
-/// Merges the Ignition configs, with the two habits of the real system: what a later config says
-/// of a file settles the file's compression too, and every file overwrites unless it says no.
+/// Merges the Ignition configs as MCO does: a later config that mentions a file also decides its
+/// compression, and every file overwrites unless it sets `overwrite: false`.
 fn merge_ignition(sources: &[ParsedMachineConfig<'_>]) -> Config {
     let Some(first) = sources.first() else { return ignition::empty_config() };
     let mut configs = vec![first.ignition.clone().unwrap_or_else(ignition::empty_config)];
     for later in sources[1..].iter().filter_map(|source| source.ignition.as_ref()) {
         let mut later = later.clone();
         for file in later.storage.files.iter_mut() {
-            // Set, so that it takes an earlier config's gzip away; taken out again below.
+            // An empty value overrides the gzip of an earlier config; it is removed again below.
             file.contents.compression.get_or_insert_default();
         }
         configs.push(later);

@@ -1,10 +1,12 @@
-//! Rendering: many MachineConfigs become one, under a name made from its content.
+//! Rendering: many MachineConfigs become one, whose name is a hash of its content.
 //!
 //! ```text
-//! pool + MachineConfigs ─ select ─→ merge order ─ check each ─→ merge ─→ name ─→ Rendered
-//! pool + annotation, stream, ControllerConfig ─ base ─→ images ──┘  └─ provenance (who said what)
-//! Rendered + what the API holds ─ sync ─→ what the controller has to write
+//! pool + MachineConfigs ─ select ─→ merge order ─ validate each ─→ merge ─→ name ─→ RenderedPool
+//! pool + annotation, stream, ControllerConfig ─ base_images ─→ images ─┘  └─ provenance
+//! RenderedPool + objects in the API ─ reconcile ─→ what the controller writes
 //! ```
+//!
+//! The controller calls [`reconcile`]; `machinist render`, `explain` and `plan` call [`render`].
 
 mod base_images;
 mod error;
@@ -30,7 +32,7 @@ pub use merge::{ParsedMachineConfig, RenderedSpec};
 pub use name::rendered_name;
 pub use select::select;
 
-/// The largest rendered config, as JSON, that etcd takes.
+/// The largest rendered config, as JSON, that etcd stores.
 pub const MAX_RENDERED_BYTES: usize = 1_572_864;
 
 /// A rendered pool.
@@ -40,17 +42,17 @@ pub struct RenderedPool<'a> {
     pub name: String,
     /// The merged fields.
     pub spec: RenderedSpec,
-    /// What it was made from, in merge order.
+    /// Its MachineConfigs, in merge order.
     pub sources: Vec<ParsedMachineConfig<'a>>,
-    /// What the Ignition configs of the sources were warned about: (MachineConfig, warnings).
+    /// Warnings about the Ignition configs of the sources: (MachineConfig, warnings).
     pub warnings: Vec<(&'a str, IgnitionReport)>,
-    /// The images that there were before, and whose word they are.
+    /// The images before MachineConfigs are merged, and where they come from.
     pub base: BaseImages,
-    /// Whether an administrator's MachineConfig or annotation replaces the OS image of the system.
+    /// Whether an administrator's MachineConfig or annotation overrides the default OS image.
     pub os_image_overridden: bool,
 }
 
-/// Renders a pool from the MachineConfigs there are.
+/// Renders a pool from all MachineConfigs.
 pub fn render<'a, 's>(
     pool: &MachineConfigPool,
     machine_configs: impl IntoIterator<Item = &'a MachineConfig>,
@@ -81,7 +83,7 @@ pub fn render<'a, 's>(
         if pool.spec.os_image_stream.as_ref().is_some_and(|stream| !stream.name.is_empty()) {
             return Err(RenderError::ImageAndStream { machine_config });
         }
-        // One that the pool follows is there to be overridden.
+        // The annotation of the followed pool is a default, so it may be overridden.
         if base.annotated.as_ref().is_some_and(|annotated| annotated.pool == pool_name) {
             let pool = pool_name.to_owned();
             return Err(RenderError::ImageAndAnnotation { machine_config, pool });
@@ -96,13 +98,13 @@ pub fn render<'a, 's>(
     Ok(RenderedPool { name, spec, sources, warnings, base, os_image_overridden })
 }
 
-/// JSON of something that always has one: maps with string keys, numbers, strings.
+/// Converts a type whose serialization cannot fail: maps with string keys, numbers, strings.
 fn to_value(value: &impl serde::Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
 impl RenderedPool<'_> {
-    /// The rendered config as the object that is stored, owned by its pool.
+    /// The rendered config as an API object, owned by its pool.
     pub fn into_object(
         self,
         pool: &MachineConfigPool,

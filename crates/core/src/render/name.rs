@@ -1,12 +1,12 @@
-//! The name of a rendered config: `rendered-<pool>-<hash>`, the hash made from the content alone,
-//! so that the same sources give the same name on every controller and on every day.
+//! The name of a rendered config: `rendered-<pool>-<hash>`. The hash covers the content alone, so
+//! the same sources give the same name in every controller and in MCO.
 
 use md5::{Digest as _, Md5};
 use serde_json::Value;
 
 use crate::go::yaml::to_go_yaml;
 
-/// Fixed bytes that every hash starts from.
+/// MCO's salt: every hash starts with these bytes.
 const SALT: [u8; 80] = [
     0x10, 0x7c, 0xce, 0xe4, 0x8b, 0x38, 0xaf, 0xaf, 0x4f, 0xe5, 0x86, 0x76, 0x9d, 0x9a, 0xd3, 0x6e,
     0x19, 0x5d, 0x2f, 0xfd, 0xac, 0x6a, 0x25, 0x07, 0xae, 0x0d, 0xa0, 0xb9, 0x6e, 0x11, 0x57, 0x34,
@@ -15,7 +15,7 @@ const SALT: [u8; 80] = [
     0x21, 0x1a, 0xeb, 0xca, 0x20, 0xad, 0x1f, 0xea, 0x29, 0x90, 0x94, 0x4f, 0x06, 0xce, 0x17, 0x16,
 ];
 
-/// The name of the rendered config with this spec. The spec must have all seven of its fields.
+/// The name of the rendered config with this spec. The spec must have all seven fields.
 #[must_use]
 pub fn rendered_name(pool: &str, spec: &Value) -> String {
     let mut hasher = Md5::new();
@@ -30,7 +30,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_salt_is_the_real_one() {
+    fn the_salt_is_mcos() {
         let digest: Vec<u8> = Md5::digest(SALT).to_vec();
         let expected = 0x7001_8819_7863_0639_35ef_bc7c_9ae4_e300_u128.to_be_bytes();
         assert_eq!(digest, expected);

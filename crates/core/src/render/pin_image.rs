@@ -1,24 +1,24 @@
-//! OS images that are named by a tag: a tag may mean another image tomorrow, and a pool must never be
-//! mixed. So the controller asks the registry once, and writes the answer on the rendered config, where
-//! it is in nobody's way: the name of a config covers its content only.
+//! Pins OS images that are named by a tag. A tag may move, and the machines of a pool must not run
+//! different images. So the controller resolves the tag once and writes the digest to an annotation
+//! of the rendered config. Annotations are not part of the content that names a config.
 
 use crate::api::MachineConfig;
 use crate::api::names::annotation::machinist::OS_IMAGE_PINNED;
 
-/// An image that is named by a tag.
+/// An image named by a tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaggedImage {
     /// The registry: `registry.example.com:5000`.
     pub host: String,
-    /// Where in it: `os/fedora`.
+    /// The repository: `os/fedora`.
     pub repository: String,
     /// The tag.
     pub tag: String,
 }
 
 impl TaggedImage {
-    /// The tag of an image, if that is how it is named. One without a registry is left to the machine,
-    /// which knows where to look for it.
+    /// Parses an image that is named by a tag. `None` for one without a registry: the machine's own
+    /// search list applies to it.
     #[must_use]
     pub fn parse(image: &str) -> Option<Self> {
         let (host, rest) = image.split_once('/')?;
@@ -31,25 +31,25 @@ impl TaggedImage {
         Some(Self { host, repository, tag })
     }
 
-    /// The same image by its digest.
+    /// The same image, named by its digest.
     #[must_use]
     pub fn by_digest(&self, digest: &str) -> String {
         format!("{}/{}@{digest}", self.host, self.repository)
     }
 }
 
-/// What a config needs before machines may have it.
+/// What has to happen before machines may get a config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImagePin {
-    /// Nothing: there is no image, it is named by its digest, or it has been pinned.
+    /// Nothing: there is no image, it is named by its digest, or it is pinned already.
     NotNeeded,
-    /// The pool's config before has the same tag: what it meant then, it means now.
+    /// The pool's present config has the same tag: use its digest.
     Reuse(String),
-    /// The registry has to be asked.
+    /// The tag has to be resolved by the registry.
     Resolve(TaggedImage),
 }
 
-/// How the image of a config is pinned, given the config that the pool has.
+/// How to pin the image of a config, given the pool's present config.
 #[must_use]
 pub fn plan_pin(new: &MachineConfig, present: Option<&MachineConfig>) -> ImagePin {
     let image = new.spec.os_image_url.as_deref().unwrap_or_default();
@@ -63,39 +63,39 @@ pub fn plan_pin(new: &MachineConfig, present: Option<&MachineConfig>) -> ImagePi
     }
 }
 
-/// The image that a config was pinned to.
+/// The image that a config is pinned to.
 #[must_use]
 pub fn pinned_image(config: &MachineConfig) -> Option<&str> {
     let annotations = config.metadata.annotations.as_ref()?;
     annotations.get(OS_IMAGE_PINNED).map(String::as_str).filter(|image| !image.is_empty())
 }
 
-/// Writes on a config which image its tag means.
+/// Pins a config to an image.
 pub fn set_pinned_image(config: &mut MachineConfig, image: String) {
     config.metadata.annotations.get_or_insert_default().insert(OS_IMAGE_PINNED.to_owned(), image);
 }
 
-/// Whether a text is a digest that can be taken for one.
+/// Whether a text is a valid SHA-256 digest.
 #[must_use]
 pub fn is_digest(text: &str) -> bool {
     let hex = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     text.strip_prefix("sha256:").is_some_and(|rest| rest.len() == 64 && hex(rest))
 }
 
-/// Where a registry gives out tokens, out of its `WWW-Authenticate`.
+/// How a registry wants clients to authenticate, from `WWW-Authenticate`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthChallenge {
-    /// The user's name and password themselves.
+    /// User name and password.
     Basic,
-    /// A token, from this address.
+    /// A token from this URL.
     Bearer {
-        /// With the query that asks for the right one.
+        /// Includes the query for the repository's scope.
         url: String,
     },
 }
 
 impl AuthChallenge {
-    /// Reads the header.
+    /// Parses the header.
     #[must_use]
     pub fn parse(header: &str, repository: &str) -> Option<Self> {
         let (scheme, rest) = header.split_once(' ').unwrap_or((header, ""));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_by_a_tag() {
+    fn tagged_images_are_recognized() {
         for (image, expected) in [
             ("quay.io/os/a:1", Some(("quay.io", "os/a", "1"))),
             ("host:5000/a", Some(("host:5000", "a", "latest"))),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_asked_about_once() {
+    fn a_tag_is_resolved_once() {
         let new = config("q.io/a:1", None);
         let asked = ImagePin::Resolve(TaggedImage::parse("q.io/a:1").unwrap());
         assert_eq!(plan_pin(&new, None), asked);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_out_tokens() {
+    fn authentication_challenges_are_parsed() {
         let bearer = r#"Bearer realm="https://q.io/auth",service="q io",scope="x""#;
         let url = "https://q.io/auth?scope=repository:os/a:pull&service=q%20io".to_owned();
         assert_eq!(AuthChallenge::parse(bearer, "os/a"), Some(AuthChallenge::Bearer { url }));

@@ -1,5 +1,6 @@
-//! Who said what: for every file, unit, drop-in, user, argument and field of a rendered config,
-//! the MachineConfigs that mention it, in merge order, and what each of them still decides.
+//! Where each part of a rendered config comes from: for every file, unit, drop-in, user, argument
+//! and field, the MachineConfigs that mention it, in merge order, and the fields each one decides.
+//! Called by `machinist explain`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +15,7 @@ use crate::ignition::schema::{Storage, Unit};
 
 use super::{ParsedMachineConfig, RenderedPool, to_value};
 
-/// What kind of thing an [`Item`] is.
+/// The kind of a [`ProvenanceItem`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProvenanceKind {
@@ -57,41 +58,41 @@ impl fmt::Display for ProvenanceKind {
     }
 }
 
-/// What one source says of an item.
+/// What one source contributes to an item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Contribution {
-    /// The MachineConfig (or, for the system's own images, the ControllerConfig).
+    /// The MachineConfig; for default images the ControllerConfig, stream or annotation.
     pub source: String,
-    /// The fields it sets that hold in the result.
+    /// The fields it sets that are in the result.
     pub holds: Vec<String>,
-    /// The fields it sets that a later source sets anew.
+    /// The fields it sets that a later source overrides.
     pub overridden: Vec<String>,
-    /// What it declares the path to be, where a later source makes something else of it.
+    /// The kind it declares the path as, if a later source declares another kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub displaced: Option<ProvenanceKind>,
 }
 
-/// One thing of a rendered config and who said it.
+/// One part of a rendered config and its sources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvenanceItem {
-    /// What it is.
+    /// Its kind.
     pub kind: ProvenanceKind,
     /// Its path or name.
     pub name: String,
-    /// Who mentions it, in merge order.
+    /// The sources that mention it, in merge order.
     pub contributions: Vec<Contribution>,
 }
 
-/// A mention of an item: the source, the kind it is there, and the fields that are set.
+/// A mention of an item: the source, the kind it declares, and the fields it sets.
 struct ItemMention<'a> {
     source: &'a str,
     kind: ProvenanceKind,
     fields: Vec<String>,
 }
 
-/// Mentions by name, in the order in which the names first come up.
+/// Mentions by name, in the order in which the names first appear.
 #[derive(Default)]
 struct ItemMentions<'a> {
     order: Vec<String>,
@@ -120,11 +121,11 @@ impl<'a> ItemMentions<'a> {
     }
 }
 
-/// Fields that later sources add to instead of replacing.
+/// Fields that later sources append to instead of replacing.
 const ADDITIVE_FIELDS: [&str; 3] = ["append", "sshAuthorizedKeys", "groups"];
 
 fn contributions(mentions: &[ItemMention<'_>], kind: ProvenanceKind) -> Vec<Contribution> {
-    // What comes before the last change of kind is gone as a whole.
+    // A change of kind discards everything before it.
     let start = mentions.iter().rposition(|mention| mention.kind != kind).map_or(0, |at| at + 1);
     let contribution = |(index, mention): (usize, &ItemMention<'_>)| {
         let later = &mentions[index + 1..];
@@ -140,7 +141,7 @@ fn contributions(mentions: &[ItemMention<'_>], kind: ProvenanceKind) -> Vec<Cont
     mentions.iter().enumerate().map(contribution).collect()
 }
 
-/// Who said what in a rendered config.
+/// The provenance of every part of a rendered config.
 #[must_use]
 pub fn provenance(
     rendered: &RenderedPool<'_>,
@@ -226,7 +227,7 @@ fn list_items(
     mentions.into_items()
 }
 
-/// A field of the spec: its name, whether a source has a say in it, and whether the system has one.
+/// A field of the spec: its name, whether a source sets it, and whether it has a default.
 struct SpecField {
     name: &'static str,
     is_set_by: fn(&ParsedMachineConfig<'_>) -> bool,
@@ -265,7 +266,7 @@ fn sets_image(source: &ParsedMachineConfig<'_>, image: &Option<String>) -> bool 
     image.as_ref().is_some_and(|image| !image.is_empty()) && !source.is_generated()
 }
 
-/// Who has a say in a field before MachineConfigs have.
+/// The default of a field, before MachineConfigs are merged.
 fn base_of(
     scalar: &SpecField,
     rendered: &RenderedPool<'_>,
@@ -283,7 +284,7 @@ fn base_of(
     controller_config.into_iter().chain(stream).chain(annotated).collect()
 }
 
-/// The fields of the spec: the last one that counts holds.
+/// The fields of the spec: the last source that sets one wins.
 fn scalar_fields(
     rendered: &RenderedPool<'_>,
     controller_config: Option<&str>,

@@ -1,5 +1,4 @@
-//! What the controller has to write so that a pool has its rendered config: nothing, most of the
-//! time.
+//! What the controller has to write so that a pool has its rendered config. Usually nothing.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 
@@ -12,81 +11,81 @@ use crate::reconcile_check::{IrreconcilableError, ValidationOverrides, check_rec
 
 use super::{ImageSources, RenderError, render};
 
-/// What the API holds, as far as the rendering of one pool goes.
+/// The objects that rendering a pool depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct RenderInputs<'a> {
     /// The pool.
     pub pool: &'a MachineConfigPool,
-    /// All MachineConfigs, rendered ones among them.
+    /// All MachineConfigs, including rendered ones.
     pub machine_configs: &'a [&'a MachineConfig],
-    /// What the images come from, beside MachineConfigs.
+    /// The sources of default images.
     pub system: ImageSources<'a>,
-    /// What the controller calls itself in what it makes.
+    /// The controller's version, written to the rendered config.
     pub version: &'a str,
-    /// Changes that are waved through.
+    /// Changes that are allowed although they cannot be applied.
     pub overrides: ValidationOverrides,
 }
 
-/// What has to be written. All `None` and empty: nothing.
+/// What has to be written.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RenderPlan {
-    /// The name of the config that the sources make.
+    /// The name of the config that the sources render to.
     pub rendered: String,
-    /// A rendered config that is missing.
+    /// A rendered config to create.
     pub create: Option<MachineConfig>,
-    /// A rendered config that somebody edited, as it has to be.
+    /// A rendered config that was edited, with its correct content.
     pub repair: Option<MachineConfig>,
-    /// What the pool has to point at.
+    /// The new `spec.configuration` of the pool.
     pub set_configuration: Option<PoolConfiguration>,
-    /// Whether the pool was rolled back from a config that its sources no longer make: the
-    /// rollback is over.
+    /// Whether the rollback has ended: the sources no longer render to the config that the pool was
+    /// rolled back from.
     pub end_rollback: bool,
-    /// Whether an administrator's MachineConfig or annotation replaces the OS image of the system.
+    /// Whether an administrator's MachineConfig or annotation overrides the default OS image.
     pub os_image_overridden: bool,
-    /// The pool whose annotation does that, unless it is a MachineConfig.
+    /// The pool whose annotation overrides it, if it is not a MachineConfig.
     pub annotated_by: Option<String>,
 }
 
 /// Why a pool has no new rendered config.
 #[derive(Debug, thiserror::Error)]
 pub enum ReconcileError {
-    /// The pool's selector is there and empty.
+    /// The pool's selector is empty.
     #[error(
         "This machineconfigpool is selecting all machineconfigs. A non-empty selector is required."
     )]
     EmptySelector,
-    /// Something else has to happen first; the pool is not to blame.
+    /// Something else has to happen first. Not an error of the pool.
     #[error("{0}")]
     NotYet(String),
-    /// There is nothing to render, and there never was.
+    /// There is nothing to render, and never was.
     #[error("{0}; create a MachineConfig that it matches")]
     NothingToRender(String),
-    /// The sources are bad.
+    /// The sources cannot be rendered.
     #[error("{0}")]
     Render(String),
-    /// The machines of the pool could not take the result.
+    /// Machines cannot apply the result.
     #[error(
         "reconciliation failed between current config {current:?} and base config {culprit:?}: {reason}"
     )]
     IrreconcilableSource {
-        /// What the pool has.
+        /// The pool's present config.
         current: String,
-        /// The MachineConfig without which it would work.
+        /// The MachineConfig without which machines could apply it.
         culprit: String,
-        /// Why machines refuse it.
+        /// Why machines cannot apply it.
         reason: String,
     },
-    /// The same, and no single MachineConfig is to blame.
+    /// Machines cannot apply the result, and no single MachineConfig is the cause.
     #[error("render reconciliation error: {0}")]
     Irreconcilable(#[from] IrreconcilableError),
-    /// The pool was rolled back to a config that is gone.
+    /// The pool was rolled back to a config that no longer exists.
     #[error(
         "the pool was rolled back to {0}, which does not exist; end the rollback with `machinist rollback --undo`"
     )]
     NoRollbackTarget(String),
 }
 
-/// What is to be written for a pool.
+/// Plans the writes for a pool.
 pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError> {
     if let Some(reason) = inputs.system.controller_config.and_then(not_ready_reason) {
         return Err(ReconcileError::NotYet(reason));
@@ -157,18 +156,18 @@ pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError
     })
 }
 
-/// A pool that an administrator sent back to an earlier config, for as long as its sources make the
-/// one that it was sent back from.
+/// A rollback of a pool to an earlier config. It lasts while the sources render to the config that
+/// the pool was rolled back from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolRollback {
-    /// What the sources make.
+    /// The config that the sources render to.
     pub from: String,
-    /// What the machines get instead.
+    /// The config that machines get instead.
     pub to: String,
 }
 
 impl PoolRollback {
-    /// The rollback that a pool's annotations ask for.
+    /// The rollback in a pool's annotations.
     #[must_use]
     pub fn from_annotations(pool: &MachineConfigPool) -> Option<Self> {
         let get = |key| pool.metadata.annotations.as_ref()?.get(key).cloned();
@@ -200,7 +199,7 @@ fn not_ready_reason(controller_config: &ControllerConfig) -> Option<String> {
     })
 }
 
-/// No MachineConfig is selected: bad news for a pool that had one, and for none in a new system.
+/// No MachineConfig is selected: an error for a pool that had one, but normal in a new cluster.
 fn nothing_selected(inputs: &RenderInputs<'_>) -> ReconcileError {
     let selector = inputs.pool.spec.machine_config_selector.as_ref();
     let selector = selector.map(selector::to_text).unwrap_or_default();
@@ -213,7 +212,8 @@ fn nothing_selected(inputs: &RenderInputs<'_>) -> ReconcileError {
     }
 }
 
-/// Whether every pool has MachineConfigs from templates: all systems do, but for one that was installed without any.
+/// Whether every pool has MachineConfigs from templates. Only an installation without templates has
+/// none.
 fn has_templates(config: &ControllerConfig) -> bool {
     let annotations = config.metadata.annotations.as_ref();
     let profile = annotations.and_then(|all| all.get(annotation::machinist::PROFILE));
@@ -229,8 +229,8 @@ fn source_reference(name: &str) -> ObjectReference {
     }
 }
 
-/// Whether running machines can take the new config; if not, who is to blame: the one source
-/// without which they could.
+/// Checks that running machines can apply the new config. The error names the one source without
+/// which they could.
 fn check_transition(
     inputs: &RenderInputs<'_>,
     old: &MachineConfig,

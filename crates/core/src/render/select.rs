@@ -1,4 +1,4 @@
-//! Which MachineConfigs a pool takes, and in which order they are merged.
+//! Selects a pool's MachineConfigs and puts them into merge order.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,11 @@ use crate::api::{MachineConfig, MachineConfigPool};
 
 use super::error::RenderError;
 
-/// The label that says which role a MachineConfig is for.
+/// The label with a MachineConfig's role.
 const ROLE: &str = crate::api::names::label::ROLE;
 
-/// The MachineConfigs of a pool in merge order: those of the role `worker` first, then all others,
-/// by name within each. So whatever a custom pool adds overrides what it inherits, however the
-/// two are numbered.
+/// The MachineConfigs of a pool in merge order: the role `worker` first, then all others, each by
+/// name. So the additions of a custom pool override what it inherits, whatever their numbers.
 pub fn select<'a>(
     pool: &MachineConfigPool,
     machine_configs: impl IntoIterator<Item = &'a MachineConfig>,
@@ -49,7 +48,7 @@ fn merge_key(machine_config: &MachineConfig) -> (bool, &str) {
     (role.is_none_or(|role| role != "worker"), name_of(machine_config))
 }
 
-/// The name of a MachineConfig, or nothing.
+/// The name of a MachineConfig, or an empty string.
 pub(crate) fn name_of(machine_config: &MachineConfig) -> &str {
     machine_config.metadata.name.as_deref().unwrap_or_default()
 }

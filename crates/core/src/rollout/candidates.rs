@@ -1,4 +1,4 @@
-//! Whom nobody has to choose, and in which order the others go.
+//! The machines that need no new target, and the order of the others.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ use crate::api::MachineConfigPool;
 use super::waiting::WaitReason;
 use crate::node::{NodeView, RolloutTarget};
 
-/// The config that the pool's machines are to have.
+/// The config that the pool's machines should have.
 pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
     let configuration = pool.spec.configuration.as_ref();
     configuration.and_then(|configuration| configuration.name.as_deref()).unwrap_or_default()
 }
 
-/// Machines that nobody has to choose: they have the target and work on it, failed on it, or are
-/// not ready to be given it.
+/// Why a machine is not a candidate: it has the target and works on it or failed on it, or it is not
+/// ready.
 pub(super) fn already_targeted(
     views: &[NodeView<'_>],
     goal: RolloutTarget<'_>,
@@ -40,7 +40,7 @@ pub(super) fn already_targeted(
     waiting
 }
 
-/// Zones by name, machines without one last; within a zone the oldest first.
+/// By zone, machines without a zone last; within a zone the oldest first.
 pub(super) fn by_zone_then_age(a: &NodeView<'_>, b: &NodeView<'_>) -> Ordering {
     let by_age = || a.created().map(|time| &time.0).cmp(&b.created().map(|time| &time.0));
     match (a.zone(), b.zone()) {

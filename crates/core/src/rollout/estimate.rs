@@ -1,22 +1,22 @@
-//! When a rollout ends.
+//! Estimates when a rollout ends.
 
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// How long the rest of a rollout takes, going by the machines that are through: `finished` holds
-/// when each began and ended, `remaining` is how many are not through (those at work included), and
-/// `capacity` how many go at once.
+/// How long the rest of a rollout takes. `finished` holds start and end of each finished machine,
+/// `remaining` counts the others (including those being updated), and `capacity` is how many are
+/// updated at once.
 ///
-/// Machines go in rounds of `capacity`, and each round takes as long as the machine in the middle
-/// took (the median, so that one that was stuck for hours does not spoil it). Nothing can be said
-/// before the first machine is through, or when nobody may go.
+/// Machines are updated in rounds of `capacity`. Each round takes the median time, so that one stuck
+/// machine does not distort the estimate. `None` before the first machine has finished, or when the
+/// capacity is zero.
 #[must_use]
 pub fn estimate(finished: &[(Time, Time)], remaining: usize, capacity: usize) -> Option<Duration> {
     if remaining == 0 {
         return Some(Duration::ZERO);
     }
-    // A clock that was set back in between gives no duration.
+    // A clock that was set back gives a negative time; skip it.
     let spans = finished.iter().map(|(start, end)| end.0.duration_since(start.0));
     let mut spans: Vec<Duration> = spans.filter_map(|span| span.try_into().ok()).collect();
     if capacity == 0 || spans.is_empty() {

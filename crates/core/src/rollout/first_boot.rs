@@ -1,5 +1,5 @@
-//! Machines that booted straight into a custom pool: their first config was the pool's, but their
-//! Node was made without the pool's labels, so that they would be sent to `worker`.
+//! Labels for machines that boot straight into a custom pool. Their first config is the pool's, but
+//! the kubelet creates their Node without the pool's labels, so they would fall back to `worker`.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::api::{MachineConfig, MachineConfigPool};
 
 use crate::node::NodeView;
 
-/// The labels that a machine lacks, as a merge patch with the mark that it has been given them;
-/// nothing for all other machines.
+/// The missing labels as a merge patch, with an annotation that records that they were added. `None`
+/// for all other machines.
 #[must_use]
 pub fn custom_pool_labels<'a>(
     node: &Node,
@@ -35,7 +35,7 @@ pub fn custom_pool_labels<'a>(
     Some(json!({"metadata": {"labels": labels, "annotations": mark}}))
 }
 
-/// The labels that a machine needs to be in a pool, as far as its selector says so.
+/// The labels that a pool's selector requires, as far as they follow from it.
 fn labels_of(pool: &MachineConfigPool) -> BTreeMap<String, String> {
     let Some(selector) = &pool.spec.node_selector else { return BTreeMap::new() };
     let mut labels = selector.match_labels.clone().unwrap_or_default();

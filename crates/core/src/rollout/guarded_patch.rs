@@ -1,21 +1,21 @@
-//! Writes on a Node that many write to: kubelet, daemon, others. Such a write must not depend on the
-//! whole object being as it was seen, or a busy neighbour would keep it from ever happening. It
-//! depends on just what it was decided on.
+//! Patches of a Node with preconditions. Kubelet, daemon and others write to Nodes all the time, so
+//! a precondition on the resource version might never hold. A patch tests only the fields that the
+//! decision was based on.
 
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
-/// What a write was decided on.
+/// The fields that a decision was based on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PatchPreconditions<'a> {
     /// These annotations.
     pub annotations: &'a [&'a str],
-    /// The labels, which say what pool a machine is in.
+    /// The labels, which decide a machine's pool.
     pub labels: bool,
 }
 
-/// A merge patch of annotations, labels, taints and `unschedulable` as a JSON patch that is refused
-/// if the grounds are not as they were seen, or the taints that it replaces are not.
+/// Converts a merge patch of annotations, labels, taints and `unschedulable` into a JSON patch. The
+/// API server refuses it if a precondition has changed, or the taints it replaces have.
 #[must_use]
 pub fn guarded_patch(node: &Node, patch: &Value, grounds: PatchPreconditions<'_>) -> Vec<Value> {
     let mut steps = Vec::new();
@@ -75,7 +75,7 @@ fn spec_operations(node: &Node, patch: &Value) -> Vec<Value> {
     steps
 }
 
-/// A key as a part of a JSON pointer.
+/// Escapes a key for a JSON pointer.
 fn escape_pointer(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }

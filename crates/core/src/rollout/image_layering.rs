@@ -1,5 +1,5 @@
-//! Pools that run an image of their own: a MachineOSConfig asks for it, a MachineOSBuild makes it,
-//! and only when it is made do machines get it, together with the config it was built for.
+//! Pools with a layered image: a MachineOSConfig requests it and a MachineOSBuild builds it. Machines
+//! get it only after the build, together with the config it was built for.
 
 use crate::api::names::annotation;
 use crate::api::{Condition, MachineConfigPool, MachineOSBuild, MachineOSConfig, find_condition};
@@ -8,7 +8,7 @@ use crate::node::{LayeredImage, RolloutTarget};
 
 use super::candidates::target_of;
 
-/// How far an image is.
+/// The progress of an image build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BuildProgress {
     Prepared,
@@ -19,7 +19,7 @@ pub(super) enum BuildProgress {
     Initial,
 }
 
-/// The image of a pool, if it runs one of its own.
+/// The layered image of a pool, if it has one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PoolLayering<'a> {
     pub(super) config: Option<&'a MachineOSConfig>,
@@ -27,9 +27,8 @@ pub struct PoolLayering<'a> {
 }
 
 impl<'a> PoolLayering<'a> {
-    /// What the MachineOSConfigs and MachineOSBuilds there are mean for a pool. The build is the one
-    /// that the MachineOSConfig names, if it was made for the pool's present config, or else any
-    /// that was.
+    /// Finds the MachineOSConfig and MachineOSBuild of a pool. The build is the one that the
+    /// MachineOSConfig names, if it is for the pool's present config, else any build for that config.
     #[must_use]
     pub fn for_pool(
         pool: &MachineConfigPool,
@@ -59,7 +58,7 @@ impl<'a> PoolLayering<'a> {
         Self { config: Some(config), build }
     }
 
-    /// What machines of the pool are to have.
+    /// The config and image that the pool's machines should have.
     #[must_use]
     pub fn target<'b>(&self, pool: &'b MachineConfigPool) -> RolloutTarget<'b>
     where
@@ -72,7 +71,7 @@ impl<'a> PoolLayering<'a> {
         RolloutTarget { config: target_of(pool), image }
     }
 
-    /// Why machines have to wait for the image, if they have to.
+    /// Why machines have to wait for the image, if they do.
     #[must_use]
     pub fn wait_reason(&self) -> Option<String> {
         let config = self.config?;
@@ -106,8 +105,8 @@ impl<'a> PoolLayering<'a> {
         status.and_then(|status| status.current_image_pull_spec.as_deref()).unwrap_or_default()
     }
 
-    /// Whether the image is being made, could not be made, or is made and not yet announced: then
-    /// no machine is up to date.
+    /// Whether the image is being built, failed to build, or is built but not yet in the
+    /// MachineOSConfig. No machine is up to date then.
     pub(super) fn is_building(&self) -> bool {
         let Some(build) = self.build.filter(|_| self.config.is_some()) else { return false };
         match build_progress(build) {
@@ -129,7 +128,7 @@ fn pushed_image(build: &MachineOSBuild) -> &str {
     status.and_then(|status| status.digested_image_push_spec.as_deref()).unwrap_or_default()
 }
 
-/// How far a build is. The order is the one in which the real system asks.
+/// The progress of a build. The conditions are checked in MCO's order.
 pub(super) fn build_progress(build: &MachineOSBuild) -> BuildProgress {
     let conditions = build.status.as_ref().and_then(|status| status.conditions.as_deref());
     let is = |type_| {

@@ -1,4 +1,4 @@
-//! What the status of a pool says about the image that it runs of its own.
+//! The conditions of a pool about its layered image.
 
 use crate::api::MachineConfigPool;
 use crate::api::names::condition::pool as condition;
@@ -6,7 +6,7 @@ use crate::api::names::condition::pool as condition;
 use super::image_layering::{self, BuildProgress, PoolLayering};
 use super::pool_status::PoolConditions;
 
-/// How far the image of a pool is that runs one of its own.
+/// Sets the conditions for the progress of a layered image.
 pub(super) fn image_progress(
     conditions: &mut PoolConditions<'_>,
     layering: &PoolLayering<'_>,
@@ -67,8 +67,7 @@ pub(super) fn image_progress(
     conditions.set(condition::UPDATING, updating, "", &format!("Pool {text} ({about})"));
 }
 
-/// Takes back that the image could not be built, once something newer is known. Whether it still
-/// could not.
+/// Clears the build failure when a newer state is known. Returns whether the failure persists.
 pub(super) fn image_degradation(
     conditions: &mut PoolConditions<'_>,
     layering: &PoolLayering<'_>,
@@ -88,7 +87,7 @@ pub(super) fn image_degradation(
                 condition::BUILD_PENDING,
                 "MachineOSConfig updated/created, waiting for MachineOSBuild",
             ),
-            // Of a time when the pool had an image of its own.
+            // Left over from a time when the pool had a layered image.
             (None, None) => (
                 "NoLayeredObjects",
                 "No layered pool objects found, clearing stale build degraded condition",

@@ -1,4 +1,4 @@
-//! How many machines of a pool may be away at once.
+//! How many machines of a pool may be unavailable at once.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -17,8 +17,8 @@ pub struct MaxUnavailableError {
     pub problem: String,
 }
 
-/// How many of `machines` machines may be away: 1 unless the pool says otherwise; a percentage is
-/// rounded down; never 0. (A negative number lets nobody go.)
+/// How many of `machines` may be unavailable: 1 by default. A percentage is rounded down, and 0
+/// becomes 1. A negative number allows none, as in MCO.
 pub fn max_unavailable(
     pool: &MachineConfigPool,
     machines: usize,

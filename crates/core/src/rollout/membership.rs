@@ -1,6 +1,6 @@
-//! Which pool a machine belongs to. A machine may match several pools; its *primary* pool is the
-//! one that configures it: a custom pool beats `worker`, `master` beats a custom pool, and two
-//! custom pools are an error.
+//! Which pool a machine belongs to. A machine may match several pools. Its *primary* pool configures
+//! it: a custom pool takes precedence over `worker`, and `master` over a custom pool. Two custom
+//! pools are an error.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::api::selector::{self, SelectorError};
 
 use crate::node::NodeView;
 
-/// Why a machine's pool cannot be told.
+/// Why a machine's pool cannot be determined.
 #[derive(Debug, thiserror::Error)]
 pub enum MembershipError {
     /// It matches more than one custom pool.
@@ -24,7 +24,7 @@ pub enum MembershipError {
         /// The custom pools.
         pools: Vec<String>,
     },
-    /// A pool's selector is not one.
+    /// A pool's selector is invalid.
     #[error("MachineConfigPool {pool}: spec.nodeSelector: invalid label selector: {source}")]
     InvalidSelector {
         /// The pool.
@@ -34,7 +34,7 @@ pub enum MembershipError {
     },
 }
 
-/// The pools of a machine, the primary one first. None for a machine that no pool wants.
+/// The pools of a machine, the primary one first. `None` if no pool selects it.
 pub type NodePools<'a> = Vec<&'a MachineConfigPool>;
 
 fn name_of(pool: &MachineConfigPool) -> &str {
@@ -55,7 +55,7 @@ pub fn pools_of<'a>(
     let (mut master, mut worker, mut custom) = (None, None, Vec::new());
     for pool in pools {
         let pool = pool.borrow();
-        // A selector that is missing or empty matches nothing.
+        // A missing or empty selector matches nothing.
         let Some(selector) = pool.spec.node_selector.as_ref().filter(|s| !selector::is_empty(s))
         else {
             continue;
@@ -81,18 +81,18 @@ pub fn pools_of<'a>(
     })
 }
 
-/// All machines, sorted into their pools.
+/// All machines, grouped by pool.
 #[derive(Debug, Default)]
 pub struct PoolAssignment<'a> {
-    /// The machines of each pool, by its name, in the order given.
+    /// The machines of each pool, by pool name, in input order.
     pub members: BTreeMap<String, Vec<&'a Node>>,
-    /// Why some machines are in no pool.
+    /// Errors of machines whose pool cannot be determined.
     pub errors: Vec<MembershipError>,
-    /// Machines that a custom pool wants and `master` has.
+    /// Machines that a custom pool selects but that belong to `master`.
     pub kept_by_master: Vec<&'a str>,
 }
 
-/// Sorts all machines into their pools at once.
+/// Groups all machines by pool.
 #[must_use]
 pub fn assign_nodes<'a>(
     pools: &[impl Borrow<MachineConfigPool>],
@@ -125,8 +125,8 @@ fn wanted_by_custom(node: &Node, pools: &[impl Borrow<MachineConfigPool>]) -> bo
     })
 }
 
-/// The machines whose primary pool this is, in the order given; and the errors of those whose
-/// pool cannot be told.
+/// The machines whose primary pool this is, in input order, and the errors of machines whose pool
+/// cannot be determined.
 #[must_use]
 pub fn nodes_of<'a>(
     pool: &MachineConfigPool,

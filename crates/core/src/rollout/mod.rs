@@ -1,15 +1,17 @@
-//! The rollout: who is in which pool, who goes next, what the pool's status says, and why somebody
-//! does not go yet. (The real system calls its controller for this the *node* controller.)
+//! The rollout: a machine's pool, which machine gets the new config next, why the others wait, and
+//! the pool's status. MCO calls the controller for this the *node* controller.
 //!
 //! ```text
-//! pools + nodes ─ membership ─→ nodes of a pool ─ candidates ─→ who goes now, who waits and why
-//!                                               └ pool_status, stream_status ─→ counts, conditions, the stream
-//! pool + MachineOSConfig + MachineOSBuild ─ layering ─→ the goal: a config, or an image with its config
-//! pool ─ policy ─→ who goes first, when, how many may fail ─ decide ─→ the decision with all that
-//! report ─ machine_config_node ─→ what the MachineConfigNode says
-//! finished machines ─ estimate ─→ when the rollout ends
-//! all that refers to them ─ rendered ─→ which rendered configs may go
+//! pools + Nodes ─ membership ─→ Nodes of a pool ─ candidates ─→ next machines, waiting machines
+//!                                               └ pool_status, stream_status ─→ status of the pool
+//! pool + MachineOSConfig + MachineOSBuild ─ image_layering ─→ target: config, or image with config
+//! pool annotations ─ policy ─→ canaries, windows, failure limit ─ policy::decide ─→ decision
+//! finished machines ─ estimate ─→ end of the rollout
+//! everything that refers to rendered configs ─ rendered_configs ─→ which may be deleted
 //! ```
+//!
+//! The controller writes the decisions; `machinist rollout` and `plan` show them. Draining is decided
+//! in `drain`.
 
 mod candidates;
 mod estimate;

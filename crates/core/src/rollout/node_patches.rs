@@ -1,5 +1,5 @@
-//! What the rollout keeps in order on a machine beside its config: the taint that sends pods to
-//! machines that will stay, and the label of the control plane.
+//! What the rollout writes to a Node besides its config: the taint that keeps pods off machines
+//! that are about to be updated, and the control plane label.
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::{Value, json};
@@ -9,11 +9,10 @@ use crate::api::names::{annotation, label};
 
 use crate::node::{NodeView, RolloutTarget};
 
-/// The taint of machines that will have to be updated: pods had better go elsewhere.
+/// The taint of machines that still have to be updated, so that pods prefer other machines.
 pub const UPDATE_IN_PROGRESS_TAINT: &str = "UpdateInProgress";
 
-/// What has to be written on a machine of a pool that is not paused, as a merge patch; nothing if
-/// all is in order.
+/// The merge patch for a machine of a pool that is not paused. `None` if nothing has to change.
 #[must_use]
 pub fn housekeeping_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Option<Value> {
     let goal = goal.into();
@@ -39,13 +38,14 @@ pub fn housekeeping_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -
     patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
 }
 
-/// The shape of the control plane, as machines are told: the only machine of a cluster has nowhere to send its pods to.
+/// The control plane topology for the annotation of machines: the only machine of a cluster cannot
+/// move its pods elsewhere.
 #[must_use]
 pub fn control_plane_topology(config: &ControllerConfig) -> Option<String> {
     config.spec.infra.as_ref()?.status.as_ref()?.control_plane_topology.clone()
 }
 
-/// What is written on a machine that gets its config: the config, and the taint goes.
+/// The patch that gives a machine its config and removes the taint.
 #[must_use]
 pub fn target_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Value {
     let goal = goal.into();
@@ -65,7 +65,7 @@ pub fn target_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Valu
     patch
 }
 
-/// The taints as they have to be, if they are not.
+/// The desired taints, if they differ from the present ones.
 fn taints(node: &Node, is_wanted: bool) -> Option<Value> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
     let is_ours =

@@ -1,4 +1,4 @@
-//! The status of a pool: counts and conditions, with the real system's reasons and messages.
+//! The status of a pool: counts and conditions, with MCO's reasons and messages.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use super::image_layering::PoolLayering;
 use super::image_status::{image_degradation, image_progress};
 use crate::node::NodeView;
 
-/// The status of a pool whose machines run no image of their own.
+/// The status of a pool without a layered image.
 #[must_use]
 pub fn pool_status(
     pool: &MachineConfigPool,
@@ -29,7 +29,7 @@ pub fn pool_status(
     pool_status_for(&layering, pool, nodes, machine_config_nodes, controller_config, now)
 }
 
-/// The status of a pool that may run an image of its own.
+/// The status of a pool that may have a layered image.
 #[must_use]
 pub fn pool_status_for(
     layering: &PoolLayering<'_>,
@@ -100,7 +100,7 @@ fn cert_expirys(controller_config: Option<&ControllerConfig>) -> Vec<CertExpiry>
         .collect()
 }
 
-/// How many machines have all the images that are pinned for them.
+/// How many machines have all their pinned images.
 fn pinned_machine_count(
     views: &[NodeView<'_>],
     machine_config_nodes: &[&MachineConfigNode],
@@ -150,7 +150,7 @@ fn set_progress(
     }
 }
 
-/// Who has the config but for a restart that waits for permission.
+/// The machines that wait for the approval of a reboot, as text.
 fn reboots_pending_message(views: &[NodeView<'_>], target: &str) -> String {
     const SHOWN: usize = 10;
     let waits = |view: &&NodeView<'_>| view.desired_config() == target && view.awaits_reboot();
@@ -190,7 +190,7 @@ fn set_degradation(
     }
 }
 
-/// What the degraded machines report: first their MachineConfigNodes, then their daemons.
+/// The messages of degraded machines: from their MachineConfigNodes, then from their daemons.
 fn degraded_message(
     views: &[NodeView<'_>],
     machine_config_nodes: &[&MachineConfigNode],
@@ -220,7 +220,7 @@ fn degraded_message(
     (degraded.len(), messages.join(", "))
 }
 
-/// The conditions, and the time at which they are set.
+/// The conditions of a pool and the time at which they are set.
 pub(super) struct PoolConditions<'a> {
     pub(super) list: Vec<Condition>,
     pub(super) now: &'a Time,

@@ -1,4 +1,4 @@
-//! Which rendered configs have to be there, and which may be removed.
+//! Which rendered configs are needed, and which may be deleted.
 
 use std::borrow::Borrow;
 use std::cmp::Reverse;
@@ -14,9 +14,9 @@ use crate::api::{MachineConfig, MachineConfigNode, MachineConfigPool};
 
 use crate::node::NodeView;
 
-/// The rendered configs that may be removed, oldest first: those that no pool, no machine and no
-/// MachineConfigNode refers to, but for the last `keep` of each pool. Everything must be given that
-/// could refer to one: all pools, all machines.
+/// The rendered configs that may be deleted, oldest first: no pool, machine or MachineConfigNode
+/// refers to them, and they are not among the last `keep` of their pool. The caller must pass all
+/// pools and all machines, or a config in use could be deleted.
 #[must_use]
 pub fn removable_configs(
     pools: &[impl Borrow<MachineConfigPool>],
@@ -47,7 +47,7 @@ pub fn removable_configs(
     names.filter(|name| !used.contains(name)).map(str::to_owned).collect()
 }
 
-/// The rendered configs that have to be there: a pool or a machine refers to them.
+/// The rendered configs that a pool or a machine refers to.
 #[must_use]
 pub fn referenced_configs(
     pools: &[impl Borrow<MachineConfigPool>],
@@ -58,8 +58,8 @@ pub fn referenced_configs(
     names.filter(|name| name.starts_with(RENDERED_PREFIX)).map(str::to_owned).collect()
 }
 
-/// The pool that a config was rendered for: by its owner, or else by its name. None for a config
-/// that was not rendered.
+/// The pool that a config was rendered for, by its owner, else by its name. `None` for a config that
+/// is not rendered.
 pub(crate) fn pool_of(config: &MachineConfig) -> Option<&str> {
     let rest = config.metadata.name.as_deref()?.strip_prefix(RENDERED_PREFIX)?;
     let mut owners = config.metadata.owner_references.iter().flatten();
@@ -69,7 +69,7 @@ pub(crate) fn pool_of(config: &MachineConfig) -> Option<&str> {
     }
 }
 
-/// The names that somebody refers to.
+/// All names that are referred to.
 fn referenced_names<'a>(
     pools: &'a [impl Borrow<MachineConfigPool>],
     nodes: &'a [impl Borrow<Node>],

@@ -1,12 +1,12 @@
-//! Which stream of operating systems the machines of a pool run, as its status says.
+//! The OS image stream in a pool's status.
 
 use crate::api::names::condition::pool as condition;
 use crate::api::{
     Condition, MachineConfigPoolStatus, OSImageStream, OSImageStreamReference, find_condition,
 };
 
-/// The stream whose image all machines of a pool run. None while they do not all run the same, and where
-/// an administrator chose the image. `image_of` says which image a MachineConfig names.
+/// The stream whose image all machines of a pool run. `None` while they run different images, or if
+/// an administrator set the image. `image_of` returns the image of a MachineConfig.
 #[must_use]
 pub fn stream_of(
     status: &MachineConfigPoolStatus,

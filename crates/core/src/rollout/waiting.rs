@@ -1,4 +1,4 @@
-//! What a machine waits for.
+//! Why a machine waits.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::drain::DrainBlocker;
 
 use crate::node::NotReady;
 
-/// Names of machines that many reasons share: thousands may wait for the same few.
+/// Machine names, shared between reasons: thousands of machines may wait for the same few.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineNames(Arc<[String]>);
 
@@ -34,7 +34,7 @@ impl Serialize for MachineNames {
     }
 }
 
-/// Why a machine that needs the new config does not get it now, or is not there yet.
+/// Why a machine does not get the new config now, or has not finished yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
 pub enum WaitReason {
@@ -42,32 +42,32 @@ pub enum WaitReason {
     PoolPaused,
     /// The pool has no rendered config yet.
     NothingRendered,
-    /// It is working on the new config.
+    /// It is applying the new config.
     Working {
-        /// What its daemon says.
+        /// The state or message of its daemon.
         state: String,
     },
     /// It has failed on the new config.
     Failing {
-        /// What its daemon says.
+        /// The state or message of its daemon.
         message: String,
     },
-    /// It is not ready for work, and so not for an update either.
+    /// It is not ready.
     NotReady {
-        /// What is the matter.
+        /// Why.
         because: NotReady,
     },
-    /// As many machines as may be away are away already.
+    /// The limit of unavailable machines is reached.
     NoCapacity {
-        /// How many may be away.
+        /// The limit.
         #[serde(rename = "maxUnavailable")]
         max_unavailable: i64,
-        /// Who is away, or failing on the new config.
+        /// The machines that are unavailable or failing on the new config.
         away: MachineNames,
     },
-    /// Others come first: by zone, then by age.
+    /// Others are updated first: by zone, then by age.
     NotItsTurn {
-        /// How many go before it.
+        /// How many are updated before it.
         ahead: usize,
     },
     /// The maintenance window is closed.
@@ -75,35 +75,35 @@ pub enum WaitReason {
         /// When it opens.
         opens: Time,
     },
-    /// A few machines go before all others, and are not through.
+    /// The canaries have not finished.
     Canary {
-        /// Those that are not through.
+        /// The canaries that have not finished.
         machines: MachineNames,
     },
-    /// The first machines are through, and have to prove themselves for a while.
+    /// The canaries have finished and have to stay healthy for a while.
     Soaking {
-        /// When the others may go.
+        /// When the others may follow.
         until: Time,
     },
-    /// The config is one of the bad ones.
+    /// Too many machines failed on the config.
     BadConfig {
         /// The config.
         config: String,
     },
-    /// It has applied the config all but for a restart, and may not restart yet.
+    /// It has applied the config except for a reboot that is not yet approved.
     RestartPending {
-        /// When the maintenance window opens; without one, a person has to say so.
+        /// When the maintenance window opens. Without a window an administrator has to approve the reboot.
         #[serde(skip_serializing_if = "Option::is_none")]
         opens: Option<Time>,
     },
-    /// The image that its pool runs is not there yet.
+    /// The layered image of its pool is not ready.
     Image {
-        /// How far it is.
+        /// Its progress.
         because: String,
     },
-    /// It is being emptied of its pods. Only who drains knows that, so only they say it.
+    /// It is being drained. Only the drain controller sets this reason: it alone knows the blockers.
     Draining {
-        /// Who is in the way.
+        /// The pods that block the drain.
         blockers: Vec<DrainBlocker>,
     },
 }

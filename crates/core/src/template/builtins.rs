@@ -1,12 +1,12 @@
-//! Go's own functions where the engine's fall short: `printf` over lists and maps, `index` of
-//! nothing, and escaping of any number of values.
+//! Go's built-in functions where the engine's differ: `printf` with lists and maps, `index` of nil,
+//! and escaping of several values.
 
 use gotmpl::{FuncMap, Template, Value};
 
 use super::functions::{FunctionResult, function};
 use super::template_data;
 
-/// Adds them; they take the place of the engine's.
+/// Replaces the engine's functions.
 pub(super) fn add_builtins(map: &mut FuncMap) {
     map.insert("printf".to_owned(), function("printf", printf));
     map.insert("index".to_owned(), function("index", index));
@@ -36,7 +36,7 @@ fn index(arguments: &[Value]) -> FunctionResult {
     Ok(found)
 }
 
-/// The engine formats single values; lists and maps are taken apart here, as Go does.
+/// The engine formats single values; lists and maps are formatted here, as Go does.
 fn printf(arguments: &[Value]) -> FunctionResult {
     let Some((Value::String(format), values)) = arguments.split_first() else {
         return Err("printf wants a format that is a string".to_owned());
@@ -67,7 +67,7 @@ fn printf(arguments: &[Value]) -> FunctionResult {
     Ok(engine_builtin("printf", &given)?.into())
 }
 
-/// A list or map whose every value is formatted alike.
+/// Formats every value of a list or map with the same directive.
 fn composite(directive: &str, value: &Value) -> Result<String, String> {
     let one = |value: &Value| composite(directive, value);
     match value {
@@ -82,13 +82,13 @@ fn composite(directive: &str, value: &Value) -> Result<String, String> {
                 .collect();
             Ok(format!("map[{}]", entries?.join(" ")))
         }
-        // Inside a list or map, Go shows nil as it is, whatever the verb.
+        // Inside a list or map, Go prints nil the same for every verb.
         Value::Nil => Ok("<nil>".to_owned()),
         single => engine_builtin("printf", &[directive.into(), single.clone()]),
     }
 }
 
-/// A format, cut into text and directives.
+/// Splits a format into text and directives.
 fn split_format(format: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = format;
@@ -110,7 +110,7 @@ fn split_format(format: &str) -> Vec<&str> {
     pieces
 }
 
-/// What the engine's own function makes of the values.
+/// Calls the engine's own function.
 fn engine_builtin(name: &str, values: &[Value]) -> Result<String, String> {
     let arguments: String = (0..values.len()).map(|at| format!(" (index . {at})")).collect();
     Template::new(name)

@@ -1,4 +1,4 @@
-//! The certificates that a ControllerConfig gives to machines, by name and time, for its status.
+//! The certificates in a ControllerConfig, with names and validity, for its status.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -7,8 +7,7 @@ use x509_parser::prelude::{ASN1Time, AttributeTypeAndValue, Pem, X509Name};
 
 use crate::api::{ControllerCertificate, ControllerConfigSpec};
 
-/// The attributes that Go knows, in the order in which it writes them: their numbers, what
-/// they are called, and whether there is one at most.
+/// The attributes that Go knows, in output order: OID, short name, and whether it occurs only once.
 const KNOWN: [(&str, &str, bool); 9] = [
     ("2.5.4.5", "SERIALNUMBER", true),
     ("2.5.4.3", "CN", true),
@@ -21,7 +20,7 @@ const KNOWN: [(&str, &str, bool); 9] = [
     ("2.5.4.6", "C", false),
 ];
 
-/// All certificates of all bundles. What cannot be read ends its bundle, as in the real system.
+/// All certificates of all bundles. An unreadable one ends its bundle, as in MCO.
 #[must_use]
 pub fn certificates(spec: &ControllerConfigSpec) -> Vec<ControllerCertificate> {
     let bundles = [
@@ -59,7 +58,7 @@ fn time(time: ASN1Time) -> Option<Time> {
     Timestamp::from_second(time.timestamp()).ok().map(Time)
 }
 
-/// A name as Go's `pkix.Name` writes it.
+/// Formats a name like Go's `pkix.Name`.
 fn shown(name: &X509Name<'_>) -> String {
     let all: Vec<&AttributeTypeAndValue<'_>> = name.iter_attributes().collect();
     let of = |number: &str| {
@@ -111,7 +110,7 @@ fn escaped(value: &str) -> String {
     text
 }
 
-/// A text as Go encodes one of no known kind: printable, if it is, and UTF-8 otherwise.
+/// Encodes a value of unknown type like Go: as PrintableString if possible, else as UTF8String.
 fn encoded(value: &str) -> Vec<u8> {
     let is_printable = |byte: u8| byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte);
     let mut bytes = vec![if value.bytes().all(is_printable) { 0x13 } else { 0x0c }];

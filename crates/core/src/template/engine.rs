@@ -1,9 +1,9 @@
-//! One template, filled in.
+//! Renders one template.
 //!
 //! The engine is the crate `gotmpl`; `tests/oracle_templates.rs` compares it with Go's own. Where it
-//! is more lenient than Go, `syntax` looks first; where its functions fall short, `builtins` has
-//! others. Its data has maps only, so Go's structs are maps that a missing key is an error for. The few maps
-//! that are maps in Go too are given the keys that a template names, without a value.
+//! is more lenient than Go, `syntax` checks first; where its functions differ, `builtins` replaces
+//! them. Its data has maps only, so Go's structs are maps for which a missing key is an error. Maps
+//! that are maps in Go too get the keys that the template names, with an empty value.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::functions::TemplateFunctions;
 use super::syntax;
 use super::template_data::MAPS;
 
-/// Fills a template in. A field that the data does not have is an error.
+/// Renders a template. A missing field is an error.
 pub(super) fn render(
     file: &str,
     text: &str,
@@ -27,7 +27,7 @@ pub(super) fn render(
     execute(file, &template, &with_named_keys(&template, data))
 }
 
-/// Fills a template in with plain data, where a key that is not there has no value.
+/// Renders a template with plain data, in which a missing key has no value.
 pub(super) fn render_plain(
     text: &str,
     data: &Value,
@@ -56,7 +56,7 @@ fn execute(file: &str, template: &Template, data: &Value) -> Result<String, Temp
     })
 }
 
-/// The data, where every key of a map that the template names is there.
+/// Adds the map keys that the template names to the data.
 fn with_named_keys(template: &Template, data: &Value) -> Value {
     let mut named = Vec::new();
     for name in template.templates() {
@@ -74,7 +74,7 @@ fn with_named_keys(template: &Template, data: &Value) -> Value {
     fields.into()
 }
 
-/// The keys of maps that a piece of a template names: `.Images.foo`, `$.Images.foo`.
+/// The map keys that a part of a template names: `.Images.foo`, `$.Images.foo`.
 fn collect(list: &ListNode, named: &mut Vec<(String, String)>) {
     for node in &list.nodes {
         match node {

@@ -1,25 +1,25 @@
-//! Why templates could not be turned into MachineConfigs.
+//! Errors of templates.
 
-/// Why templates could not be turned into MachineConfigs. Messages name the file; they hold no
-/// text of it once it is filled in, for that may hold secrets.
+/// Why templates could not be turned into MachineConfigs. Messages name the file. They never quote
+/// rendered output, which may contain secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// A folder that has to be there is not.
+    /// A required directory is missing.
     #[error("templates: the folder {0:?} is not there")]
     NoDirectory(String),
-    /// A file where a folder has to be.
+    /// A file is in the place of a directory.
     #[error("expected template directory, {0:?} is not a directory")]
     NotADirectory(String),
-    /// A template is not text.
+    /// A template is not UTF-8 text.
     #[error("template {0}: the file is not UTF-8 text")]
     NotText(String),
-    /// The ControllerConfig does not say where the cluster runs.
+    /// The ControllerConfig does not name the platform.
     #[error(
         "cannot generate MachineConfigs when no platformStatus.type is set (ControllerConfig, \
          spec.infra.status.platformStatus.type)"
     )]
     NoPlatform,
-    /// The platform has the name of the folder that holds for all platforms.
+    /// The platform is named like the directory for all platforms.
     #[error("platform _base unsupported")]
     BasePlatform,
     /// The pull secret is not JSON.
@@ -30,7 +30,7 @@ pub enum TemplateError {
         /// The column.
         column: usize,
     },
-    /// A template cannot be read.
+    /// A template cannot be parsed.
     #[error("failed to parse template {file}: {message}")]
     Parse {
         /// The template.
@@ -38,7 +38,7 @@ pub enum TemplateError {
         /// What is wrong.
         message: String,
     },
-    /// A template cannot be filled in.
+    /// A template cannot be rendered.
     #[error("failed to execute template {file}: {message}")]
     Execute {
         /// The template.
@@ -46,7 +46,7 @@ pub enum TemplateError {
         /// What is wrong.
         message: String,
     },
-    /// What a template makes is no file or unit.
+    /// The output of a template is not a file or unit.
     #[error("template {file} does not make a {kind}: {message}")]
     Transpile {
         /// The template.

@@ -1,4 +1,4 @@
-//! The functions that templates may call beside Go's own.
+//! MCO's template functions, in addition to Go's built-ins.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use super::platform;
 use super::template_data;
 use crate::go::url;
 
-/// The functions, for one cluster.
+/// The functions for one cluster.
 #[derive(Clone)]
 pub(super) struct TemplateFunctions {
     map: FuncMap,
 }
 
-/// What a function answers: a value, or why not.
+/// The result of a function.
 pub(super) type FunctionResult = Result<Value, String>;
 
-/// A function that looks at the cluster.
+/// A function that reads the cluster's infrastructure.
 type ClusterFunction = fn(&PlatformInfrastructure) -> FunctionResult;
 
-/// Those that look at the cluster; a template calls each as `{{name .}}`.
+/// The functions that read the infrastructure. A template calls each as `{{name .}}`.
 const CLUSTER_FUNCTIONS: [(&str, ClusterFunction); 13] = [
     ("cloudProvider", platform::cloud_provider),
     ("credentialProviderConfigFlag", platform::credential_provider_config_flag),
@@ -48,7 +48,7 @@ impl TemplateFunctions {
             map.insert(
                 name.to_owned(),
                 function_of(name, move |[config]: &[Value; 1]| {
-                    // Go wants the whole configuration here: inside `range` a dot is less.
+                    // Go requires the whole configuration here; inside `range` the dot is something else.
                     if config.field("Infra").is_none() {
                         return Err("wrong type for value; expected the configuration (pass $, \
                                     the dot is something else here)"
@@ -68,7 +68,7 @@ impl TemplateFunctions {
         Self { map }
     }
 
-    /// For plain data, which holds no bytes: a list is a list.
+    /// For plain data without byte slices: every list is a list.
     pub(super) fn plain() -> Self {
         let mut functions = Self::new(&PlatformInfrastructure::default());
         let to_string =
@@ -82,7 +82,7 @@ impl TemplateFunctions {
     }
 }
 
-/// A function of so many arguments, as the engine wants it.
+/// Wraps a function with a fixed number of arguments for the engine.
 fn function_of<const N: usize>(
     name: &'static str,
     function: impl Fn(&[Value; N]) -> FunctionResult + Send + Sync + 'static,
@@ -95,7 +95,7 @@ fn function_of<const N: usize>(
     })
 }
 
-/// A function of any number of arguments, as the engine wants it.
+/// Wraps a function with any number of arguments for the engine.
 pub(super) fn function(
     name: &'static str,
     function: impl Fn(&[Value]) -> FunctionResult + Send + Sync + 'static,
@@ -106,7 +106,7 @@ pub(super) fn function(
     })
 }
 
-/// The text of a value that has to be one.
+/// The text of a value that has to be a string.
 fn text(value: &Value) -> Result<&str, String> {
     match value {
         Value::String(text) => Ok(text),
@@ -123,8 +123,7 @@ fn to_string(value: &Value) -> FunctionResult {
                 _ => None,
             })
             .collect(),
-        // An empty list of bytes and an empty list of anything else look alike; only the former
-        // is in the data of a template.
+        // An empty byte slice looks like any empty list; template data contains only the former.
         Value::List(_) => Some(Vec::new()),
         _ => None,
     };
@@ -145,7 +144,7 @@ fn indent(spaces: &Value, value: &Value) -> FunctionResult {
     Ok(format!("{pad}{}", text(value)?.replace('\n', &format!("\n{pad}"))).into())
 }
 
-/// Passes a key through to whoever fills the file in later.
+/// Keeps a key as a placeholder for a later rendering of the file.
 fn skip(key: &Value) -> FunctionResult {
     let key = text(key)?;
     let starts_well = key.starts_with(|c: char| c == '_' || c.is_ascii_lowercase());
@@ -155,7 +154,7 @@ fn skip(key: &Value) -> FunctionResult {
     Ok(format!("{{{{.{key}}}}}").into())
 }
 
-/// The authority of a URL, cut into host and port.
+/// The authority of a URL, split into host and port.
 fn host_and_port(url: &str) -> (&str, &str) {
     let rest = url.split_once("//").map_or("", |(_, rest)| rest);
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -192,7 +191,7 @@ fn join(list: &Value, separator: &Value) -> FunctionResult {
     Ok(texts?.join(text(separator)?).into())
 }
 
-/// A list of texts out of JSON.
+/// A list of strings from JSON.
 pub(super) fn texts(json: Option<&serde_json::Value>) -> Value {
     let items = json.and_then(serde_json::Value::as_array);
     template_data::list(items.into_iter().flatten().map(template_data::untyped))

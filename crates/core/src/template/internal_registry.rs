@@ -1,5 +1,5 @@
-//! A cluster that keeps its release images itself (InternalReleaseImage) has a registry of its own:
-//! the pull secret of every machine opens it, too.
+//! Credentials for the registry of a cluster that hosts its own release images
+//! (InternalReleaseImage). They are added to the pull secret of every machine.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use crate::api::ControllerConfig;
 use crate::go::escape::escape_html;
 
-/// The Secret with the registry's password, in the namespace of the system.
+/// The Secret with the registry's password, in MCO's namespace.
 pub const AUTH_SECRET: &str = "internal-release-image-registry-auth";
-/// The key of the password in it.
+/// The key of the password in the Secret.
 pub const PASSWORD_KEY: &str = "password";
 
 const PORT: u16 = 22625;
 const USER: &str = "openshift";
 
-/// The pull secret with the way into the cluster's own registry: under the name that all machines
-/// use, and under the one of the machines that it runs on.
+/// The pull secret with the credentials of the cluster's registry, under the name that all machines
+/// use and under the name on the machines that host it.
 ///
 /// # Errors
-/// Something is missing; the message names it, and never what is secret.
+/// A field is missing. The message names it but contains no secret.
 pub fn with_internal_registry(
     pull_secret: &[u8],
     password: &[u8],

@@ -1,13 +1,13 @@
-//! Which layers of the templates hold for a cluster: by its platform and its shape.
+//! Which template layers apply to a cluster, by platform and topology.
 
 use serde_json::Value;
 
 use super::error::TemplateError;
 
-/// The layer that holds everywhere.
+/// The layer that always applies.
 const BASE_LAYER: &str = "_base";
 
-/// The platforms that have templates of their own.
+/// The platforms with their own templates.
 const PLATFORMS: [&str; 13] = [
     "AWS",
     "Azure",
@@ -24,39 +24,39 @@ const PLATFORMS: [&str; 13] = [
     "Nutanix",
 ];
 
-/// The platforms where the cluster brings its own virtual addresses.
+/// The platforms on which the cluster manages its own virtual IPs.
 const ON_PREMISE: [&str; 5] = ["BareMetal", "oVirt", "OpenStack", "VSphere", "Nutanix"];
 
-/// What the templates need to know about where a cluster runs, as the ControllerConfig has it.
+/// The cluster's infrastructure, from the ControllerConfig.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PlatformInfrastructure {
     /// `spec.infra.status`.
     status: Value,
 }
 
-/// Whether the addresses of a cloud's load balancers are known to the cluster.
+/// Whether the cluster knows the addresses of the cloud's load balancers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LoadBalancers {
-    /// The cloud's own DNS knows them.
+    /// The cloud's DNS resolves them.
     Default,
-    /// The cluster serves DNS itself, and knows them.
+    /// The cluster hosts its DNS and knows them.
     Available,
-    /// The cluster serves DNS itself, and does not know them yet.
+    /// The cluster hosts its DNS and does not know them yet.
     Absent,
 }
 
 impl PlatformInfrastructure {
-    /// Out of the spec of a ControllerConfig.
+    /// Reads the spec of a ControllerConfig.
     pub(super) fn new(spec: &Value) -> Self {
         Self { status: spec.pointer("/infra/status").cloned().unwrap_or_default() }
     }
 
-    /// The platform; empty where nobody said.
+    /// The platform; empty if unset.
     pub(super) fn platform(&self) -> &str {
         self.status.pointer("/platformStatus/type").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What is known about a platform, by its JSON name.
+    /// The status of a platform, by its JSON name.
     pub(super) fn platform_status(&self, name: &str) -> Option<&Value> {
         let status = self.status.get("platformStatus")?.get(name)?;
         (!status.is_null()).then_some(status)
@@ -70,7 +70,7 @@ impl PlatformInfrastructure {
         ON_PREMISE.contains(&self.platform())
     }
 
-    /// The JSON name of the cloud that may have load balancers which the cluster knows.
+    /// The JSON name of a cloud whose load balancers the cluster may know.
     pub(super) fn cloud(&self) -> Option<&'static str> {
         match self.platform() {
             "GCP" => Some("gcp"),
@@ -98,13 +98,13 @@ impl PlatformInfrastructure {
         }
     }
 
-    /// The layers that hold, the weakest first.
+    /// The layers that apply, lowest precedence first.
     pub(super) fn layers(&self) -> Result<Vec<String>, TemplateError> {
         let platform = match self.platform() {
             "" => return Err(TemplateError::NoPlatform),
             BASE_LAYER => return Err(TemplateError::BasePlatform),
             known if PLATFORMS.contains(&known) => known.to_lowercase(),
-            // So a new platform can be tried before there are templates for it.
+            // An unknown platform counts as `none`, so that it can be tried before it has templates.
             _ => "none".to_owned(),
         };
         let mut layers = vec![BASE_LAYER.to_owned()];

@@ -5,9 +5,11 @@
 //! common/<layer>/…                                           ┘─► transpile ─► 00-<role>, 01-<role>-kubelet, …
 //! ```
 //!
-//! A folder that was written for the Machine Config Operator gives the same MachineConfigs here.
-//! Which layers hold is said in [`layers`](self), what a template may ask in `functions` and
-//! `platform`.
+//! A template directory written for MCO gives the same MachineConfigs here. `layers` decides which
+//! layers apply; `functions` and `platform` are what a template can call.
+//!
+//! The controller and `generate` call [`generate`]; `kubelet` reads single files with
+//! [`render_file_of_role`].
 
 mod builtins;
 mod certificates;
@@ -47,22 +49,22 @@ use functions::TemplateFunctions;
 use layers::PlatformInfrastructure;
 use transpile::RenderedTemplate;
 
-/// The folder that holds for every role.
+/// The directory that applies to every role.
 const COMMON: &str = "common";
 
-/// What the templates are filled in with.
+/// The data for the templates.
 #[derive(Clone, Copy)]
 pub struct TemplateInputs<'a> {
-    /// The facts about the cluster.
+    /// The spec of the ControllerConfig.
     pub controller_config: &'a ControllerConfig,
-    /// The pull secret of the cluster, as JSON; nothing when there is none.
+    /// The cluster's pull secret as JSON, if there is one.
     pub pull_secret: Option<&'a [u8]>,
-    /// The settings of the cluster's API server: its TLS profile.
+    /// The APIServer config, for its TLS profile.
     pub api_server: Option<&'a APIServer>,
 }
 
 impl std::fmt::Debug for TemplateInputs<'_> {
-    /// Leaves the pull secret out.
+    /// Omits the pull secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Inputs")
             .field("controller_config", self.controller_config)
@@ -70,7 +72,7 @@ impl std::fmt::Debug for TemplateInputs<'_> {
     }
 }
 
-/// Templates with everything at hand that fills them in.
+/// Templates with everything needed to render them.
 struct TemplateRenderer<'a> {
     templates: &'a TemplateTree,
     layers: Vec<String>,
@@ -80,10 +82,10 @@ struct TemplateRenderer<'a> {
     pull_secret: String,
 }
 
-/// The MachineConfigs of all roles, by name, as the controller named by `version` makes them.
+/// The MachineConfigs of all roles, by name. `version` is the controller's version.
 ///
 /// # Errors
-/// A template cannot be read or filled in, or the ControllerConfig lacks what decides the layers.
+/// A template cannot be parsed or rendered, or the ControllerConfig lacks the platform.
 pub fn generate(
     templates: &TemplateTree,
     inputs: &TemplateInputs<'_>,
@@ -119,23 +121,23 @@ pub fn generate(
         .collect())
 }
 
-/// Fills a template in with plain data and the functions that need no cluster, as Go does: for
-/// whoever wants to try a template, and for the comparison with Go.
+/// Renders a template with plain data and the functions that need no cluster. Used to compare the
+/// engine with Go.
 ///
 /// # Errors
-/// The template cannot be read or filled in.
+/// The template cannot be parsed or rendered.
 pub fn fill_plain(text: &str, data: &Value) -> Result<String, TemplateError> {
     engine::render_plain(text, &template_data::untyped(data), &TemplateFunctions::plain())
 }
 
-/// The contents of a file that the templates of a role make, if any of them does. Roles of custom
-/// pools have the templates of the workers.
+/// The contents of a file that the templates of a role generate, if any does. Custom pools use the
+/// templates of `worker`.
 ///
-/// Only the templates that could have to do with the file are filled in: those that name its path,
-/// and those that take their place in other layers.
+/// Renders only the templates that may be relevant: those that name the path, and those of the same
+/// base name in other layers.
 ///
 /// # Errors
-/// One of them cannot be read or filled in.
+/// One of them cannot be parsed or rendered.
 pub fn render_file_of_role(
     templates: &TemplateTree,
     inputs: &TemplateInputs<'_>,
@@ -143,7 +145,7 @@ pub fn render_file_of_role(
     path: &str,
 ) -> Result<Option<Vec<u8>>, TemplateError> {
     let templates = templates.with_names_of(path);
-    // Files that depend on the pull secret are not asked for by their path.
+    // No caller needs a file that depends on the pull secret.
     let configs = TemplateRenderer::new(&templates, inputs, String::new())?.render_role(role)?;
     Ok(configs.iter().find_map(|config| decoded_file(config, path)))
 }
@@ -182,7 +184,7 @@ impl<'a> TemplateRenderer<'a> {
             .collect()
     }
 
-    /// One MachineConfig; the first of a role also holds what all roles have.
+    /// One MachineConfig. The first of a role also contains the common templates.
     fn machine_config(
         &self,
         role: &str,
@@ -226,8 +228,8 @@ impl<'a> TemplateRenderer<'a> {
         })
     }
 
-    /// Fills in the templates of one folder. One of the same base name replaces an earlier one; an
-    /// empty file takes it away; what comes out empty leaves it.
+    /// Renders the templates of one directory. A template replaces an earlier one of the same base name;
+    /// an empty file removes it; empty output leaves it unchanged.
     fn fill(
         &self,
         into: &mut BTreeMap<String, RenderedTemplate>,
@@ -255,7 +257,7 @@ impl<'a> TemplateRenderer<'a> {
         Ok(())
     }
 
-    /// An error of the engine may quote a value; the pull secret is one.
+    /// Removes the pull secret from an error of the engine, which may quote values.
     fn without_secret(&self, error: TemplateError) -> TemplateError {
         match error {
             TemplateError::Execute { file, message } if !self.pull_secret.is_empty() => {
@@ -267,19 +269,19 @@ impl<'a> TemplateRenderer<'a> {
     }
 }
 
-/// A pull secret in one line, without blanks.
+/// A pull secret in one line, without whitespace.
 fn compact(pull_secret: Option<&[u8]>) -> Result<String, TemplateError> {
     let Some(bytes) = pull_secret else { return Ok(String::new()) };
     let wrong = |error: &serde_json::Error| TemplateError::PullSecret {
         line: error.line(),
         column: error.column(),
     };
-    // Only checked: what is written has to keep its order and its numbers.
+    // Validation only: the output has to keep key order and number formats.
     serde_json::from_slice::<serde::de::IgnoredAny>(bytes).map_err(|error| wrong(&error))?;
     Ok(without_blanks(&String::from_utf8_lossy(bytes)))
 }
 
-/// JSON without the blanks between its tokens.
+/// JSON without whitespace between tokens.
 fn without_blanks(json: &str) -> String {
     let (mut inside, mut escaped) = (false, false);
     json.chars()
@@ -306,7 +308,7 @@ fn owner(config: &ControllerConfig) -> OwnerReference {
     }
 }
 
-/// A MachineConfig's file, decoded: the base that other generators build on.
+/// The decoded contents of a file in a MachineConfig.
 #[must_use]
 pub fn decoded_file(config: &MachineConfig, path: &str) -> Option<Vec<u8>> {
     const MAX_FILE_BYTES: u64 = 1 << 20;

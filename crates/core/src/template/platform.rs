@@ -1,4 +1,4 @@
-//! What templates ask about the platform of a cluster.
+//! Template functions about the platform of a cluster.
 
 use gotmpl::Value;
 use serde_json::Value as Json;
@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use super::functions::{FunctionResult, texts};
 use super::layers::{LoadBalancers, PlatformInfrastructure};
 
-/// `external` where the cloud's own controller looks after machines, else nothing.
+/// `external` if the platform has an external cloud controller, else empty.
 pub(super) fn cloud_provider(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     let external = match infrastructure.platform() {
         "AlibabaCloud" | "AWS" | "Azure" | "GCP" | "IBMCloud" | "KubeVirt" | "Nutanix"
@@ -20,7 +20,7 @@ pub(super) fn cloud_provider(infrastructure: &PlatformInfrastructure) -> Functio
     Ok(if external { "external" } else { "" }.into())
 }
 
-/// The flags with which the kubelet gets at the cloud's registry.
+/// The kubelet flags for the cloud's credential provider.
 pub(super) fn credential_provider_config_flag(
     infrastructure: &PlatformInfrastructure,
 ) -> FunctionResult {
@@ -37,7 +37,7 @@ pub(super) fn credential_provider_config_flag(
     .into())
 }
 
-/// The word for an on-premise platform in names of files.
+/// The short name of an on-premise platform in file names.
 pub(super) fn short_name(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     Ok(match infrastructure.platform() {
         "BareMetal" => "kni",
@@ -54,7 +54,7 @@ pub(super) fn platform_type(infrastructure: &PlatformInfrastructure) -> Function
     Ok(infrastructure.platform().into())
 }
 
-/// What is known about an on-premise platform. VSphere may have nothing to say; the others must.
+/// The status of an on-premise platform. It is optional for vSphere only.
 fn on_premise<'a>(
     infrastructure: &'a PlatformInfrastructure,
     what: &str,
@@ -110,7 +110,7 @@ pub(super) fn ingress_ip(infrastructure: &PlatformInfrastructure) -> FunctionRes
     first_address(infrastructure, INGRESS, "ingressIPs")
 }
 
-/// Whether the cluster balances the load onto its control plane itself.
+/// Whether the cluster runs the load balancer of its control plane.
 pub(super) fn is_managed_default_load_balancer(
     infrastructure: &PlatformInfrastructure,
 ) -> FunctionResult {
@@ -122,7 +122,7 @@ pub(super) fn is_managed_default_load_balancer(
         return Ok(Value::Bool(false));
     };
     let addresses = status.get("apiServerInternalIPs").and_then(Json::as_array);
-    // On vSphere, no address means that somebody else balances.
+    // On vSphere, no address means an external load balancer.
     if platform == "VSphere" && addresses.is_none_or(Vec::is_empty) {
         return Ok(Value::Bool(false));
     }
@@ -131,7 +131,7 @@ pub(super) fn is_managed_default_load_balancer(
     Ok(Value::Bool(kind.is_none_or(|kind| kind == "OpenShiftManagedDefault")))
 }
 
-/// Where the records of the cluster's own names are kept.
+/// The type of DNS records for the cluster's names.
 pub(super) fn dns_records_type(infrastructure: &PlatformInfrastructure) -> FunctionResult {
     let platform = infrastructure.platform();
     let status = matches!(platform, "BareMetal" | "Nutanix" | "OpenStack" | "VSphere")

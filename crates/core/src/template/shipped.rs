@@ -1,17 +1,17 @@
-//! The templates that come with Machinist, for whoever has none of their own.
+//! Built-in templates, for installations without their own.
 
 use super::tree::TemplateTree;
 
-/// Which of them.
+/// A set of built-in templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuiltinProfile {
-    /// Machines of a plain Kubernetes, workers and control plane, on hosts with systemd.
+    /// Machines of a Kubernetes cluster, workers and control plane, on hosts with systemd.
     Kubernetes,
-    /// Machines without a kubelet: next to nothing.
+    /// Machines without a kubelet: almost nothing.
     Machine,
 }
 
-/// A file with its path below the folder of its profile.
+/// A file with its path below the directory of its profile.
 macro_rules! files {
     ($folder:literal: $($path:literal),* $(,)?) => {
         &[$(($path, include_str!(concat!("../../../../templates/", $folder, "/", $path)))),*]

@@ -1,12 +1,12 @@
-//! What a ControllerConfig says about its templates.
+//! The status of a ControllerConfig.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::names::condition::controller_config::{COMPLETED, FAILING, RUNNING};
 use crate::api::{ControllerCertificate, ControllerConfigStatus, set_condition};
 
-/// The status while the templates of a new generation are being filled in; none where this one was
-/// seen already.
+/// The status while the templates of a new generation are rendered. `None` if the generation is
+/// observed already.
 #[must_use]
 pub fn running(
     old: Option<&ControllerConfigStatus>,
@@ -31,8 +31,8 @@ pub fn running(
     Some(new)
 }
 
-/// The status after the templates were filled in: `Ok`, or the message of what went wrong; and the
-/// certificates that machines are given. Where nothing is new, it is the old one.
+/// The status after rendering: the result, and the certificates for machines. If nothing changed, the
+/// old status is returned.
 #[must_use]
 pub fn status(
     old: Option<&ControllerConfigStatus>,

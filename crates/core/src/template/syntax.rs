@@ -1,7 +1,7 @@
-//! What Go refuses when it reads a template, and the engine lets pass: blocks that do not end,
-//! ends without a block, strings and comments that are not closed, variables that nobody declared.
+//! Syntax errors that Go reports and the engine accepts: unclosed blocks, `end` without a block,
+//! unclosed strings and comments, undeclared variables.
 
-/// What is open: which word opened it, and how many variables were known then.
+/// An open block: its keyword, and how many variables were declared before it.
 struct OpenBlock {
     keyword: &'static str,
     line: usize,
@@ -16,13 +16,13 @@ enum TemplateToken<'a> {
     Variable(&'a str),
     Declare,
     Assign,
-    /// Something else that a command can consist of: a literal, a field.
+    /// Another operand: a literal or a field.
     Value(&'a str),
-    /// A bar, a comma, a parenthesis.
+    /// A pipe, a comma, a parenthesis.
     Mark,
 }
 
-/// Checks a template before the engine reads it.
+/// Checks a template before the engine parses it.
 ///
 /// # Errors
 /// What is wrong, with the line.
@@ -55,13 +55,13 @@ pub(super) fn check(text: &str) -> Result<(), String> {
     }
 }
 
-/// What follows the left delimiter, without a trim marker.
+/// The text after the left delimiter, without a trim marker.
 fn trimmed_left(text: &str) -> &str {
     let marked = text.strip_prefix('-').filter(|rest| rest.starts_with(char::is_whitespace));
     marked.map_or(text, str::trim_start)
 }
 
-/// The tokens up to the right delimiter, and what follows it.
+/// The tokens up to the right delimiter, and the text after it.
 fn tokens(mut text: &str) -> Result<(Vec<TemplateToken<'_>>, &str), String> {
     let mut tokens = Vec::new();
     loop {
@@ -80,7 +80,7 @@ fn tokens(mut text: &str) -> Result<(Vec<TemplateToken<'_>>, &str), String> {
     }
 }
 
-/// The token that a text starts with, and its length.
+/// The first token of a text, and its length.
 fn token(text: &str) -> Result<(TemplateToken<'_>, usize), String> {
     let first = text.chars().next().ok_or("unclosed action")?;
     let name_length =
@@ -117,7 +117,7 @@ fn token(text: &str) -> Result<(TemplateToken<'_>, usize), String> {
     })
 }
 
-/// What may follow a name.
+/// Checks the character after a name.
 fn terminated(text: &str) -> Result<(), String> {
     match text.chars().next() {
         None => Ok(()),
@@ -127,7 +127,7 @@ fn terminated(text: &str) -> Result<(), String> {
     }
 }
 
-/// The length of a quoted text with its quotes; escapes have to be Go's.
+/// The length of a quoted string with its quotes. Escapes have to be Go's.
 fn quoted_length(text: &str, quote: char) -> Result<usize, String> {
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
@@ -147,7 +147,7 @@ fn quoted_length(text: &str, quote: char) -> Result<usize, String> {
     Err("unterminated quoted string".to_owned())
 }
 
-/// Numbers that Go does not read: `1__0`, `08`.
+/// Rejects numbers that Go does not parse: `1__0`, `08`.
 fn number(text: &str) -> Result<(), String> {
     let digits = text.trim_start_matches(['+', '-']);
     if !digits.starts_with(|c: char| c.is_ascii_digit()) {
@@ -197,7 +197,7 @@ fn action<'a>(
             if !may || block.had_else {
                 return Err("unexpected {{else}}".to_owned());
             }
-            // `else if` opens nothing: it shares the end.
+            // `else if` opens no block: it shares the `end`.
             block.had_else = rest.is_empty();
             if !rest.is_empty() {
                 return variables(&rest[1..], known);
@@ -212,7 +212,7 @@ fn action<'a>(
     variables(rest, known)
 }
 
-/// Variables are declared before something is assigned to them.
+/// Checks that variables are declared before they are used.
 fn variables<'a>(tokens: &[TemplateToken<'a>], known: &mut Vec<&'a str>) -> Result<(), String> {
     let Some(at) = tokens
         .iter()

@@ -1,4 +1,4 @@
-//! What a template sees: the ControllerConfig as Go's struct has it, and a few things beside.
+//! The data of a template: the ControllerConfig as Go's struct, and a few more fields.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::api::names::path;
 use crate::go::types::{CONTROLLER_CONFIG, GoType, GoTypes};
 use crate::tls_profile::TlsParameters;
 
-/// The maps among the data: a template may ask them for keys that they do not have.
+/// The fields that are maps in Go. A template may read missing keys of them.
 pub(super) const MAPS: [&str; 2] = ["Images", "Constants"];
 
-/// The data that templates are filled in with.
+/// The data for templates.
 pub(super) fn data(spec: &Json, pull_secret: &str, tls: &TlsParameters) -> Value {
     let Value::Map(fields) =
         typed(&CONTROLLER_CONFIG, &GoType::Struct("ControllerConfigSpec"), spec)
@@ -30,9 +30,9 @@ pub(super) fn data(spec: &Json, pull_secret: &str, tls: &TlsParameters) -> Value
     fields.into()
 }
 
-/// A JSON value as Go sees it once it is in its type. What was never set is zero.
+/// Converts a JSON value to what Go's type holds. Unset fields are zero.
 ///
-/// A nil pointer is an empty map: it is false, and asking it for a field is an error, as in Go.
+/// A nil pointer is an empty map: it is false, and reading a field of it is an error, as in Go.
 fn typed(types: &GoTypes, kind: &GoType, json: &Json) -> Value {
     match kind {
         GoType::Bool => Value::Bool(json.as_bool().unwrap_or_default()),
@@ -65,7 +65,7 @@ fn typed(types: &GoTypes, kind: &GoType, json: &Json) -> Value {
     }
 }
 
-/// A JSON value as Go has it in an `interface {}`.
+/// Converts a JSON value to what Go's `interface {}` holds.
 pub(super) fn untyped(json: &Json) -> Value {
     match json {
         Json::Null => Value::Nil,

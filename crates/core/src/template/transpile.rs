@@ -1,7 +1,7 @@
-//! From filled-in templates to an Ignition config.
+//! Converts rendered templates to an Ignition config.
 //!
-//! A template makes one file or one unit, written as FCCT 0.1 writes it: as in Ignition, but with
-//! `contents.inline` for contents that stand in the template itself.
+//! A template generates one file or one unit in the format of FCCT 0.1: like Ignition, but with
+//! `contents.inline` for literal contents.
 
 use serde_json::{Map, Value};
 
@@ -11,16 +11,16 @@ use crate::ignition::config_part::{ConfigDecoder, ConfigPart};
 use crate::ignition::schema::{File, Unit};
 use crate::ignition::{Config, data_url, empty_config, merge};
 
-/// A filled-in template: where it comes from and what it says.
+/// A rendered template.
 #[derive(Debug, Clone)]
 pub(super) struct RenderedTemplate {
     /// The path of the template.
     pub(super) file: String,
-    /// What it says.
+    /// Its output.
     pub(super) text: String,
 }
 
-/// One Ignition config out of files and units, in their order.
+/// The Ignition config of files and units, in input order.
 pub(super) fn transpile<'a>(
     files: impl IntoIterator<Item = &'a RenderedTemplate>,
     units: impl IntoIterator<Item = &'a RenderedTemplate>,
@@ -58,7 +58,7 @@ fn read<T: ConfigPart>(filled: &RenderedTemplate, kind: &'static str) -> Result<
     }
 }
 
-/// Contents that stand in the template become a data URL.
+/// Converts inline contents to a data URL.
 fn move_inline(value: &mut Value) {
     let Some(fields) = value.as_object_mut() else { return };
     for (name, value) in fields.iter_mut() {
@@ -79,7 +79,7 @@ fn inline_to_source(contents: &mut Map<String, Value>) {
     else {
         return;
     };
-    // What is no text stays, and is refused as a source.
+    // A value that is not a string stays, and Ignition's parser reports it.
     match contents.remove(&name) {
         Some(Value::String(text)) => {
             contents.retain(|name, _| !name.eq_ignore_ascii_case("source"));

@@ -1,29 +1,29 @@
-//! A folder of templates, read into memory.
+//! A directory of templates in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::TemplateError;
 
-/// A folder of templates: `<role>/<name>/<layer>/{files,units,extensions}/<template>`, and
+/// A directory of templates: `<role>/<name>/<layer>/{files,units,extensions}/<template>`, and
 /// `common/<layer>/…` for every role.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TemplateTree {
-    /// By path, cut at the slashes: in the order in which Go walks a folder.
+    /// By path components: the order in which Go walks a directory.
     files: BTreeMap<Vec<String>, Vec<u8>>,
     directories: BTreeSet<Vec<String>>,
 }
 
-/// One template in a folder.
+/// One template in a directory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TemplateFile<'a> {
-    /// Its whole path.
+    /// Its full path.
     pub(super) path: &'a [String],
-    /// Its text as it is.
+    /// Its text.
     pub(super) contents: &'a [u8],
 }
 
 impl TemplateFile<'_> {
-    /// The last part of the path: templates of one base name replace one another.
+    /// The last component of the path: templates of the same base name replace each other.
     pub(super) fn base_name(&self) -> &str {
         self.path.last().map_or("", String::as_str)
     }
@@ -34,13 +34,13 @@ impl TemplateFile<'_> {
 }
 
 impl TemplateTree {
-    /// An empty folder.
+    /// An empty directory.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a file, by its path below the folder of templates, with the folders that lead there.
+    /// Adds a file by its path below the template directory, and its parent directories.
     pub fn add_file(&mut self, path: &str, contents: impl Into<Vec<u8>>) {
         let path = split_path(path);
         if let Some((_, folder)) = path.split_last() {
@@ -49,7 +49,7 @@ impl TemplateTree {
         self.files.insert(path, contents.into());
     }
 
-    /// Adds a folder that may have nothing in it, by its path below the folder of templates.
+    /// Adds a directory, which may be empty, by its path below the template directory.
     pub fn add_directory(&mut self, path: &str) {
         self.add_directories(&split_path(path));
     }
@@ -60,7 +60,7 @@ impl TemplateTree {
         }
     }
 
-    /// The same folders with fewer files: those that hold a text, and all of the same base names.
+    /// The same directories with only the files that contain a text and those of the same base names.
     pub(super) fn with_names_of(&self, text: &str) -> Self {
         let holds =
             |contents: &[u8]| contents.windows(text.len()).any(|part| part == text.as_bytes());
@@ -84,7 +84,7 @@ impl TemplateTree {
         self.files.is_empty()
     }
 
-    /// The folders right below this one, by name.
+    /// The direct subdirectories, by name.
     pub(super) fn directories_in(&self, path: &[&str]) -> Vec<&str> {
         self.directories
             .iter()
@@ -93,7 +93,7 @@ impl TemplateTree {
             .collect()
     }
 
-    /// Whether there is a folder; a file in its place is an error.
+    /// Whether a directory exists. A file in its place is an error.
     pub(super) fn has_directory(&self, path: &[&str]) -> Result<bool, TemplateError> {
         let owned: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
         if self.files.contains_key(&owned) {
@@ -102,7 +102,7 @@ impl TemplateTree {
         Ok(self.directories.contains(&owned))
     }
 
-    /// Every file below a folder, as Go walks it.
+    /// Every file below a directory, in the order in which Go walks it.
     pub(super) fn files_below<'a>(
         &'a self,
         path: &[&str],

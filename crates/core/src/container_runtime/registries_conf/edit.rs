@@ -1,7 +1,7 @@
-//! Mirrors, insecure and blocked places, written into a `registries.conf`.
+//! Adds mirrors, insecure and blocked registries to a `registries.conf`.
 //!
-//! Only the most precise entry about an image counts, so what is said about a place has to be said
-//! again in every entry that is inside it.
+//! Only the most specific entry for an image counts. So the settings of a scope have to be repeated
+//! in every entry inside it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,30 +9,29 @@ use super::{RegistriesConf, RegistryEntry, RegistryMirror};
 use crate::container_runtime::mirrors::{MergedMirrors, PullBy};
 use crate::container_runtime::scope::enclosing_scopes;
 
-/// What is to be written.
+/// The settings to add.
 #[derive(Debug, Default)]
 pub(crate) struct RegistryEdits<'a> {
     /// Mirrors for pulls by digest.
     pub(crate) digest: &'a [MergedMirrors<'a>],
     /// Mirrors for pulls by tag.
     pub(crate) tag: &'a [MergedMirrors<'a>],
-    /// Places that need no certificate.
+    /// Scopes without TLS verification.
     pub(crate) insecure: &'a [String],
-    /// Places that are never asked.
+    /// Scopes that are never contacted.
     pub(crate) blocked: &'a [String],
 }
 
-/// A place inside a wildcard source would have to take over its mirrors, and cannot: which of their
-/// hosts would it be?
+/// A scope inside a wildcard source would inherit its mirrors, but the host to use is ambiguous.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct WildcardMirrorsError {
     /// The source.
     pub(crate) source: String,
-    /// The place inside it.
+    /// The scope inside it.
     pub(crate) inside: String,
 }
 
-/// Entries by what they are about; the first of several counts.
+/// Entries by scope; the first of several counts.
 struct RegistryEntries<'a> {
     registries: &'a mut Vec<RegistryEntry>,
     by_scope: HashMap<String, usize>,
@@ -47,7 +46,7 @@ impl<'a> RegistryEntries<'a> {
         Self { registries, by_scope }
     }
 
-    /// The entry about a scope, made if there is none.
+    /// The entry of a scope, created if missing.
     fn entry_for(&mut self, scope: &str) -> &mut RegistryEntry {
         let at = match self.by_scope.get(scope) {
             Some(at) => *at,
@@ -61,7 +60,7 @@ impl<'a> RegistryEntries<'a> {
     }
 }
 
-/// Writes the edits into a file.
+/// Applies the edits to a file.
 pub(crate) fn edit(
     conf: &mut RegistriesConf,
     edits: &RegistryEdits<'_>,
@@ -86,7 +85,7 @@ pub(crate) fn edit(
     inherit_mirrors(&mut conf.registries, &by_scope, edits)
 }
 
-/// Marks everything that is inside an insecure or a blocked place.
+/// Marks every entry inside an insecure or blocked scope.
 fn mark_insecure_and_blocked(registries: &mut [RegistryEntry], edits: &RegistryEdits<'_>) {
     let insecure: HashSet<&str> = edits.insecure.iter().map(String::as_str).collect();
     let blocked: HashSet<&str> = edits.blocked.iter().map(String::as_str).collect();
@@ -106,8 +105,8 @@ fn mark_insecure_and_blocked(registries: &mut [RegistryEntry], edits: &RegistryE
     }
 }
 
-/// Gives entries without mirrors those of the first source that they are inside: by digest before
-/// by tag, and by name.
+/// Gives entries without mirrors those of the first enclosing source: by digest before by tag, then
+/// by name.
 fn inherit_mirrors(
     registries: &mut [RegistryEntry],
     by_scope: &HashMap<String, usize>,

@@ -1,21 +1,21 @@
-//! The file that a template gives, read.
+//! Parses `registries.conf`.
 
 use toml_edit::{Document, Item, TableLike};
 
 use super::{RegistriesConf, RegistryEntry, RegistryMirror};
 
-/// A text is no `registries.conf`.
+/// The text is not a `registries.conf`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistriesConfError {
-    /// It is no TOML.
+    /// It is not TOML.
     #[error("it is no TOML: {0}")]
     InvalidToml(String),
-    /// A field is of another type.
+    /// A field has the wrong type.
     #[error("{field} has to be {expected}")]
     WrongType {
         /// The field.
         field: String,
-        /// What it has to be.
+        /// The expected type.
         expected: &'static str,
     },
 }
@@ -23,10 +23,10 @@ pub enum RegistriesConfError {
 type Result<T> = std::result::Result<T, RegistriesConfError>;
 
 impl RegistriesConf {
-    /// Reads the text of a file; what it does not know, it passes over.
+    /// Parses a file. Unknown fields are ignored.
     ///
     /// # Errors
-    /// It is no TOML, or a field is of another type.
+    /// It is not TOML, or a field has the wrong type.
     pub fn parse(text: &str) -> Result<Self> {
         let document = Document::parse(text)
             .map_err(|error| RegistriesConfError::InvalidToml(error.message().to_owned()))?;
@@ -74,7 +74,7 @@ fn registry(table: &TomlTable<'_>) -> Result<RegistryEntry> {
     })
 }
 
-/// A table, and where it is.
+/// A table and its path.
 struct TomlTable<'a> {
     table: &'a dyn TableLike,
     path: String,
@@ -103,7 +103,7 @@ impl<'a> TomlTable<'a> {
         texts.collect::<Result<_>>().map(Some)
     }
 
-    /// The tables of a list, in either notation.
+    /// The tables of an array, in either notation.
     fn tables(&self, name: &str) -> Result<Vec<TomlTable<'a>>> {
         let Some(item) = self.table.get(name) else { return Ok(Vec::new()) };
         let wrong = || self.type_error(name, "a list of tables");

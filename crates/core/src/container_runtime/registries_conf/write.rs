@@ -1,4 +1,4 @@
-//! The file as the real system writes it.
+//! Writes `registries.conf` byte for byte like MCO.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The emitter: lays a value out in block style, and keeps count of the columns.
+//! The emitter: writes a value in block style and tracks the column.
 
 use serde_json::{Map, Number, Value};
 
@@ -7,30 +7,30 @@ use super::order::sort_by_key;
 use super::reader::as_read;
 use super::scalar::{ScalarLayout, ScalarStyle, choose_layout};
 
-/// One step of indentation, and the digit that announces it in the header of a block.
+/// One level of indentation, and the digit for it in a block header.
 pub(super) const INDENT_STEP: usize = 2;
 
-/// A space beyond this column is where a line is folded.
+/// Lines are folded at the first space beyond this column.
 pub(super) const FOLD_WIDTH: usize = 80;
 
-/// Longer keys, in bytes, are set apart by `? `.
+/// Longer keys, in bytes, are written with `? `.
 const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
-/// Output so far, and where it stands.
+/// The output and the state of the current line.
 #[derive(Debug)]
 pub(super) struct YamlEmitter {
     pub(super) out: String,
     /// Characters on the current line.
     pub(super) column: usize,
-    /// The column that lines of the current collection start at; none outside of all.
+    /// The column at which lines of the current collection start; `None` outside of any.
     indent: Option<usize>,
-    /// What was written last sets off what follows: no space is needed.
+    /// Whether the last output separates what follows, so that no space is needed.
     pub(super) spaced: bool,
-    /// The line holds nothing yet but indentation and the marks `-`, `?` and `:`.
+    /// Whether the line contains only indentation and the indicators `-`, `?` and `:`.
     pub(super) fresh: bool,
 }
 
-/// Where a node stands.
+/// The position of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum YamlPosition {
     Root,
@@ -67,7 +67,7 @@ impl YamlEmitter {
 
     fn sequence(&mut self, items: &[Value], place: YamlPosition) {
         let outer = self.indent;
-        // Below its key a list stays at the column of the key; beside a mark it goes in.
+        // A list below its key stays at the key's column; after an indicator it is indented.
         if place != YamlPosition::MappingValue || self.fresh {
             self.indent = Some(outer.map_or(0, |indent| indent + INDENT_STEP));
         }
@@ -140,7 +140,7 @@ impl YamlEmitter {
         }
     }
 
-    /// Ends the line, unless it is one that still can take what comes, and indents.
+    /// Starts a new line and indents it, unless the current line is still fresh.
     pub(super) fn start_line(&mut self, indent: usize) {
         let used_up = self.column > indent || (self.column == indent && !self.spaced);
         if !self.fresh || used_up {
@@ -152,7 +152,7 @@ impl YamlEmitter {
         self.fresh = true;
     }
 
-    /// Fills the line with spaces up to `column`.
+    /// Pads the line with spaces up to `column`.
     pub(super) fn pad_to(&mut self, column: usize) {
         const SPACES: &str = "                                                                ";
         while self.column < column {
@@ -162,7 +162,7 @@ impl YamlEmitter {
         }
     }
 
-    /// Writes a space where one is needed to set off what follows.
+    /// Writes a space if one is needed before what follows.
     pub(super) fn set_off(&mut self) {
         if !self.spaced {
             self.out.push(' ');
@@ -170,13 +170,13 @@ impl YamlEmitter {
         }
     }
 
-    /// Writes something that ends the freshness of a line.
+    /// Writes a token. The line is no longer fresh afterwards.
     pub(super) fn word(&mut self, word: &str) {
         self.set_off();
         self.word_end(word);
     }
 
-    /// As [`word`](Self::word), right after what is there.
+    /// As [`word`](Self::word), without a space before it.
     pub(super) fn word_end(&mut self, word: &str) {
         self.put(word);
         self.spaced = false;
@@ -189,8 +189,8 @@ impl YamlEmitter {
         self.column += text.chars().count();
     }
 
-    /// Writes `-`, `?` or `:`. One that `opens` leaves the line fresh: a collection may follow on
-    /// it. The other is the colon right behind a simple key.
+    /// Writes the indicator `-`, `?` or `:`. One that `opens` keeps the line fresh: a collection may
+    /// follow on it. Otherwise it is the colon after a simple key.
     fn mark(&mut self, mark: &str, opens: bool) {
         if opens {
             self.set_off();

@@ -1,12 +1,12 @@
-//! Floats as Go's shortest `%g` shows them.
+//! Floats in Go's shortest `%g` format.
 
 use std::fmt::Write as _;
 
-/// Rewrites a float from the notation of JSON to Go's: with an exponent, of two digits or more,
-/// below 1e-4 and from 1e6 on; without one otherwise; and with a fraction only if there is one.
+/// Converts a float from JSON's notation to Go's: with an exponent of at least two digits below 1e-4
+/// and from 1e6 on, without one otherwise, and with a fraction only if there is one.
 ///
-/// The digits stay as they are. Both sides print as few as identify the number, and of two
-/// choices equally near the even one, which Rust's own formatting does not.
+/// The digits are kept. `serde_json` and Go print the fewest digits that identify the number, and of
+/// two equally near choices the even one. Rust's own formatting differs in that.
 pub(super) fn go_float(json: &str) -> String {
     let (sign, unsigned) = json.strip_prefix('-').map_or(("", json), |rest| ("-", rest));
     let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
@@ -16,12 +16,12 @@ pub(super) fn go_float(json: &str) -> String {
     let digits = significant.trim_end_matches('0');
     let Some((first, others)) = digits.split_at_checked(1) else { return format!("{sign}0") };
 
-    // The exponent of the first digit that counts.
+    // The exponent of the first significant digit.
     let places = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
     let shift: i64 = exponent.parse().unwrap_or(0);
     let exponent = shift + places(whole) - places(&all) + places(significant) - 1;
     let mut text = sign.to_owned();
-    // Writing into a string does not fail.
+    // Writing to a String cannot fail.
     let _ = match usize::try_from(exponent) {
         Ok(exponent @ 0..6) if digits.len() <= exponent + 1 => {
             write!(text, "{digits:0<width$}", width = exponent + 1)

@@ -1,23 +1,23 @@
-//! Letters and decimal digits as Go 1.24 to 1.26 know them: Unicode 15.0, categories L and Nd.
+//! Letters and decimal digits of Go 1.24 to 1.26: Unicode 15.0, categories L and Nd.
 //!
-//! Rust's own tables are newer and count more characters as alphabetic, so they cannot stand in.
+//! Rust's tables are newer and count more characters as alphabetic, so they cannot be used.
 //! Generated from Go's `unicode.IsLetter` and `unicode.IsDigit`.
 
-/// True for what Go's `unicode.IsLetter` takes for a letter.
+/// Go's `unicode.IsLetter`.
 pub(super) fn is_letter(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_alphabetic() } else { within(&LETTERS, c) }
 }
 
-/// True for what Go's `unicode.IsDigit` takes for a digit.
+/// Go's `unicode.IsDigit`.
 pub(super) fn is_digit(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_digit() } else { within(&DIGITS, c) }
 }
 
-/// Looks a character up in a list of ranges, each by its first and last character.
+/// Finds a character in a list of ranges, each given by its first and last character.
 fn within(ranges: &[u32], c: char) -> bool {
     let c = u32::from(c);
     let before = ranges.partition_point(|bound| *bound < c);
-    // Inside a range an odd number of bounds lies below; the first one of a range itself counts too.
+    // Inside a range, the number of bounds at or below the character is odd.
     before % 2 == 1 || ranges.get(before) == Some(&c)
 }
 

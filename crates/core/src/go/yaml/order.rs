@@ -1,16 +1,16 @@
 //! The order in which go-yaml writes the keys of a mapping.
 //!
-//! It is meant for people: runs of digits compare as numbers, and letters come after all else.
-//! Not every set of keys has such an order: `"2"` comes before `"10"`, `"10"` before `"1a"`, and
-//! `"1a"` before `"2"`. There Go's own answer changes from run to run, and ours is one of many.
+//! It is a natural order: runs of digits compare as numbers, and letters come after everything else.
+//! It is not a total order: `"2"` comes before `"10"`, `"10"` before `"1a"`, and `"1a"` before `"2"`.
+//! For such keys Go's result changes from run to run; ours is one of its results.
 
 use std::cmp::Ordering;
 
 use super::letters::{is_digit, is_letter};
 
-/// Sorts what is already sorted by bytes, and often needs nothing more.
+/// Sorts entries that are already sorted by bytes, which is often sufficient.
 ///
-/// The standard sort may panic on an order with cycles, so this is a merge sort of its own.
+/// The standard sort may panic if the order has cycles, so this is a separate merge sort.
 pub(super) fn sort_by_key<T: Copy>(entries: &mut Vec<(&str, T)>) {
     if entries.is_sorted_by(|a, b| !comes_before(b.0, a.0)) {
         return;
@@ -52,26 +52,26 @@ pub(super) fn comes_before(a: &str, b: &str) -> bool {
         (false, true) => return true,
         (false, false) => {}
     }
-    // After a digit that counts, a zero is not a leading one: let both numbers start with 1.
+    // After a significant digit a zero is not a leading zero: let both numbers start with 1.
     let inside = (next_a == '0' || next_b == '0') && ends_in_number(&a[..same]);
     let (value_a, digits_a) = number(&a[same..], inside);
     let (value_b, digits_b) = number(&b[same..], inside);
     value_a.cmp(&value_b).then(digits_a.cmp(&digits_b)).then(next_a.cmp(&next_b)) == Ordering::Less
 }
 
-/// The length in bytes of the whole characters that both start with.
+/// The length in bytes of the common prefix, in whole characters.
 fn common_prefix(a: &str, b: &str) -> usize {
     let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     (0..=same).rev().find(|at| a.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// True when the digits at the end of `text` hold one that is not zero.
+/// Whether the digits at the end of `text` contain one that is not zero.
 fn ends_in_number(text: &str) -> bool {
     text.chars().rev().take_while(|c| is_digit(*c)).any(|c| c != '0')
 }
 
-/// The number that `text` starts with, and how many digits it has. It wraps around as Go's does,
-/// and takes the digits of other scripts, as Go does, for their distance from `0`.
+/// The number that `text` starts with, and how many digits it has. As in Go, it overflows silently,
+/// and a digit of another script counts as its distance from `0`.
 fn number(text: &str, inside: bool) -> (i64, usize) {
     text.chars().take_while(|c| is_digit(*c)).fold((i64::from(inside), 0), |(value, count), c| {
         let digit = i64::from(u32::from(c)) - i64::from(u32::from('0'));

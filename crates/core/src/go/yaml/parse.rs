@@ -1,9 +1,9 @@
-//! YAML as Go's libraries read it: scalars by the old rules (`0644` is octal, `yes` is true),
-//! whole numbers whole however they are written, the last of two equal keys.
+//! Parses YAML like Go's libraries: YAML 1.1 scalars (`0644` is octal, `yes` is true), whole floats
+//! are integers, and the last of two equal keys wins.
 
 use serde_json::{Number, Value};
 
-/// Why a text is not YAML. Holds no text of the document: it may hold secrets.
+/// Why a text is not YAML. Never quotes the document, which may contain secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not valid YAML{place}: {reason}")]
 pub struct YamlError {
@@ -11,13 +11,13 @@ pub struct YamlError {
     reason: String,
 }
 
-/// Stands for the end of a text that does not end with a line break.
+/// Marks the end of a text that does not end with a line break.
 const END_MARKER: char = '\u{e000}';
 
-/// Reads one document. None at all is `null`.
+/// Parses one document. An empty text is `null`.
 pub fn parse(text: &str) -> Result<Value, YamlError> {
     let mut value = read(text)?;
-    // Go's reader gives a block of lines that the text ends in no line break of its own.
+    // Go's parser adds no line break to a block scalar that ends with the text.
     let last_line = text.rsplit('\n').next().unwrap_or_default();
     if last_line.starts_with(' ')
         && !last_line.trim().is_empty()
@@ -54,7 +54,7 @@ fn read(text: &str) -> Result<Value, YamlError> {
         with_snippet: false,
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
     };
-    // Nobody needs many aliases; a "billion laughs" document is nothing but aliases.
+    // Real documents have few aliases; a "billion laughs" attack consists of them.
     options.alias_limits.max_total_replayed_events = 50_000;
     let read: Result<Value, _> = serde_saphyr::from_str_with_options(text, options);
     let mut value = read.map_err(|error| YamlError {
@@ -74,7 +74,7 @@ fn read(text: &str) -> Result<Value, YamlError> {
     Ok(value)
 }
 
-/// A whole number written as a float is whole once Go has made JSON of the YAML.
+/// Converts whole floats to integers, as Go's conversion to JSON does.
 fn whole_numbers(value: &mut Value) {
     const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53: beyond, floats skip whole numbers
     match value {
@@ -98,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn scalars_are_those_of_go() {
+    fn scalars_are_parsed_like_go() {
         for (text, expected) in [
             ("mode: 0644", json!({"mode": 420})),
             ("a: 1\na: 2", json!({"a": 2})),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_place_and_quotes_nothing() {
+    fn an_error_names_the_line_and_quotes_nothing() {
         let error = parse("passwordHash: [$6$secret").unwrap_err().to_string();
         assert!(error.contains("line 1") && !error.contains("secret"), "{error}");
     }

@@ -1,11 +1,11 @@
-//! What go-yaml reads when it is given JSON text.
+//! How go-yaml reads JSON text.
 //!
-//! The library being matched does not read JSON as JSON: it hands the text to a YAML 1.1 reader.
-//! For nearly all text that is the same thing. The rest is here: characters a YAML stream may not
-//! hold, NEL, which YAML takes for a line break even between quotes, and keys too long to be keys.
+//! The matched library does not parse JSON as JSON: it uses a YAML 1.1 parser. The result differs
+//! only for characters that YAML forbids, for NEL, which is a line break even between quotes, and for
+//! overlong keys.
 //!
-//! The JSON text is taken to be what Go's `encoding/json` writes: compact, with `<`, `>`, `&`,
-//! U+2028 and U+2029 as `\u` escapes, and every other character from U+0020 on written as itself.
+//! The JSON text is assumed to be what Go's `encoding/json` writes: compact, with `<`, `>`, `&`,
+//! U+2028 and U+2029 as `\u` escapes, and every other character from U+0020 on unescaped.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,21 +14,20 @@ use serde_json::Value;
 
 const NEL: char = '\u{85}';
 
-/// How many characters of JSON text, quotes included, a key may take.
+/// The longest key, in characters of JSON text including quotes.
 const MAX_KEY_CHARS: usize = 1024;
 
-/// Why go-yaml cannot read the JSON text of a value, so that there are no bytes to be equal to.
+/// Why go-yaml cannot read the JSON text of a value. Go has no YAML to match then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GoYamlError {
-    /// A string holds a character that a YAML stream must not hold as it is: U+007F, one of
-    /// U+0080 to U+009F, U+FFFE or U+FFFF.
+    /// A string contains a character that YAML forbids: U+007F, U+0080 to U+009F, U+FFFE or U+FFFF.
     Character(char),
-    /// The JSON text of a key is longer than 1024 characters. Holds the length found.
+    /// The JSON text of a key is longer than 1024 characters. Contains its length.
     LongKey(usize),
-    /// A key holds NEL (U+0085), a line break for YAML, where only a key of one line can stand.
+    /// A key contains NEL (U+0085), a line break in YAML. Keys must be one line.
     LineBreakInKey,
-    /// A string holds a line (NEL breaks lines) that starts like a document marker,
-    /// `---` or `...` and then a blank.
+    /// A string contains a line (NEL breaks lines) that starts like a document marker, `---` or `...`
+    /// and then whitespace.
     DocumentMarker,
 }
 
@@ -49,11 +48,10 @@ impl fmt::Display for GoYamlError {
 
 impl std::error::Error for GoYamlError {}
 
-/// Tells whether, and why, go-yaml refuses the JSON text of `value`.
+/// Whether and why go-yaml refuses the JSON text of `value`.
 ///
-/// What is refused has no YAML in Go at all: a controller written in Go reports an error where
-/// it should have made a name. [`to_go_yaml`](super::to_go_yaml) writes something sensible
-/// nevertheless, so a caller that has to be as strict asks here first.
+/// MCO reports an error for such a value. [`to_go_yaml`](super::to_go_yaml) writes it anyway, so a
+/// caller that has to be as strict as MCO checks here first.
 pub fn go_yaml_error(value: &Value) -> Option<GoYamlError> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
@@ -70,7 +68,7 @@ fn key_error(key: &str) -> Option<GoYamlError> {
         if key.contains(NEL) {
             return Some(GoYamlError::LineBreakInKey);
         }
-        // An escape takes six characters at most: short keys need no counting.
+        // An escape has at most six characters: short keys need no counting.
         if key.len() * 6 + 2 <= MAX_KEY_CHARS {
             return None;
         }
@@ -79,7 +77,7 @@ fn key_error(key: &str) -> Option<GoYamlError> {
     })
 }
 
-/// The characters of JSON text that Go spends on one character of a string.
+/// The length of one character in Go's JSON text.
 fn json_width(c: char) -> usize {
     match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
@@ -89,7 +87,7 @@ fn json_width(c: char) -> usize {
 }
 
 fn text_error(text: &str) -> Option<GoYamlError> {
-    // All that can be refused is DEL or starts with one of two bytes.
+    // Every forbidden character is DEL or starts with one of two bytes.
     if !text.bytes().any(|b| matches!(b, 0x7f | 0xc2 | 0xef)) {
         return None;
     }
@@ -98,7 +96,7 @@ fn text_error(text: &str) -> Option<GoYamlError> {
     if let Some(c) = text.chars().find(forbidden) {
         return Some(GoYamlError::Character(c));
     }
-    // A line of its own starts after a break; a marker ends in a space or in the next break.
+    // A marker starts after a break and ends with a space or the next break.
     let marked = |line: &str| {
         let tail = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
         tail.is_some_and(|tail| tail.starts_with([' ', NEL]))
@@ -108,8 +106,8 @@ fn text_error(text: &str) -> Option<GoYamlError> {
         .then_some(GoYamlError::DocumentMarker)
 }
 
-/// The string that go-yaml makes of a JSON string: lines broken by NEL are folded, that is, one
-/// break becomes a space, more become that many line feeds less one, and the spaces around go.
+/// The string that go-yaml reads from a JSON string. Lines broken by NEL are folded: one break
+/// becomes a space, n breaks become n-1 line feeds, and surrounding spaces are removed.
 pub(super) fn as_read(text: &str) -> Cow<'_, str> {
     if !text.contains(NEL) {
         return Cow::Borrowed(text);

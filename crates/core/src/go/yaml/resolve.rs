@@ -1,14 +1,14 @@
-//! Would a string, written without quotes, be read back as that string?
+//! Whether an unquoted string is read back as the same string.
 //!
-//! YAML 1.1 gives a meaning to many bare words. What go-yaml reads as null, a truth value, a
-//! number or a time is written in double quotes when it is meant as a string, and so are times in
-//! base 60 (`12:30:45`), which go-yaml itself would leave alone but older readers would not.
+//! YAML 1.1 resolves many plain scalars. A string that go-yaml would read as null, boolean, number or
+//! timestamp is written in double quotes. So are base-60 numbers (`12:30:45`), which go-yaml reads as
+//! strings but older parsers do not.
 
 use std::borrow::Cow;
 
 use super::timestamp::is_timestamp;
 
-/// True when `text` without quotes is the string `text`, and nothing else, to a YAML 1.1 reader.
+/// Whether a YAML 1.1 parser reads the unquoted `text` as the string `text`.
 pub(super) fn stays_a_string(text: &str) -> bool {
     match text.as_bytes().first() {
         None => false,
@@ -21,7 +21,7 @@ pub(super) fn stays_a_string(text: &str) -> bool {
     }
 }
 
-/// The words for null, true and false.
+/// The forms of null, true and false.
 fn is_word(text: &str) -> bool {
     matches!(
         text,
@@ -59,19 +59,19 @@ fn is_special_float(text: &str) -> bool {
     matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN")
 }
 
-/// A string that starts with a digit or a sign, and is no string without quotes.
+/// Whether a string that starts with a digit or sign is a number or timestamp without quotes.
 fn is_number_like(text: &str) -> bool {
     if is_special_float(text) || is_timestamp(text) || is_base60(text) {
         return true;
     }
-    // Underscores are dropped wherever they stand before the text is looked at as a number.
+    // Underscores are removed anywhere before the text is parsed as a number.
     let plain =
         if text.contains('_') { Cow::Owned(text.replace('_', "")) } else { Cow::Borrowed(text) };
     is_integer(&plain) || is_float(&plain) || plain.strip_prefix("0b").is_some_and(is_signed_binary)
 }
 
-/// An integer of 64 bits in Go's notation: decimal, `0x`, `0o`, `0b`, or octal after a plain `0`.
-/// Without a sign it may use all 64 bits.
+/// A 64-bit integer in Go's notation: decimal, `0x`, `0o`, `0b`, or octal after `0`. Without a sign
+/// it may use all 64 bits.
 fn is_integer(text: &str) -> bool {
     let (sign, digits) = split_sign(text);
     let magnitude = match digits.as_bytes() {
@@ -85,7 +85,7 @@ fn is_integer(text: &str) -> bool {
     in_range(sign, magnitude)
 }
 
-/// What follows `0b` is tried once more as a binary number with a sign of its own: `0b-11`.
+/// The digits after `0b` may have their own sign: `0b-11`.
 fn is_signed_binary(text: &str) -> bool {
     let (sign, digits) = split_sign(text);
     in_range(sign, magnitude(digits, 2))
@@ -98,7 +98,7 @@ fn split_sign(text: &str) -> (Option<u8>, &str) {
     }
 }
 
-/// The value of `digits`, or nothing where one is no digit, there is none, or 64 bits are too few.
+/// The value of `digits`. `None` if there are none, one is invalid, or 64 bits overflow.
 fn magnitude(digits: &str, base: u32) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -155,7 +155,7 @@ fn is_finite(text: &str) -> bool {
     text.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
-/// A float that starts with its dot. Here underscores may stand only between two digits.
+/// A float that starts with a dot. Here underscores are allowed only between two digits.
 fn is_dotted_float(text: &str) -> bool {
     if !text.contains('_') {
         return is_float(text);

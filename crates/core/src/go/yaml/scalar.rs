@@ -1,11 +1,11 @@
-//! How a string is to be written: plain, in single or double quotes, or as a literal block.
+//! Chooses the style of a string: plain, single-quoted, double-quoted or literal block.
 
 use super::resolve::stays_a_string;
 
-/// The four ways that come into question.
+/// The four styles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScalarStyle {
-    /// As it is.
+    /// Unquoted.
     Plain,
     /// Between `'`, which is doubled inside.
     Single,
@@ -15,18 +15,18 @@ pub(super) enum ScalarStyle {
     Literal,
 }
 
-/// What has to be known of a string before it is written.
+/// The style of a string and what the emitter has to know about its line breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ScalarLayout {
-    /// How to write it.
+    /// The style.
     pub(super) style: ScalarStyle,
-    /// It holds a character that YAML 1.1 takes for a line break.
+    /// Whether it contains a line break of YAML 1.1.
     pub(super) multiline: bool,
-    /// It holds a break other than a line feed.
+    /// Whether it contains a break other than a line feed.
     pub(super) rare_breaks: bool,
 }
 
-/// What a byte can mean for the choice of a style.
+/// What a byte means for the choice of a style.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ByteClass {
     /// Nothing.
@@ -35,7 +35,7 @@ enum ByteClass {
     LineFeed,
     Colon,
     Hash,
-    /// Never written as it is, whatever follows.
+    /// Always escaped.
     Special,
     /// Starts a character that may be special or a break: NEL and other C1 controls, U+2028,
     /// U+2029, the byte order mark and the last two of the basic plane.
@@ -62,7 +62,7 @@ const fn classes() -> [ByteClass; 256] {
     table
 }
 
-/// Findings about the characters of a string and their neighbours.
+/// Properties of the characters of a string.
 #[derive(Default)]
 struct ScalarTraits {
     line_feeds: bool,
@@ -84,7 +84,7 @@ enum NeighbourKind {
     Other,
 }
 
-/// Decides how `text` is written.
+/// Chooses the style of `text`.
 pub(super) fn choose_layout(text: &str) -> ScalarLayout {
     let traits = examine(text.as_bytes());
     let multiline = traits.line_feeds || traits.rare_breaks;
@@ -138,7 +138,7 @@ fn examine(text: &[u8]) -> ScalarTraits {
                 traits.rare_breaks |= is_break;
                 if is_break {
                     current = NeighbourKind::Break;
-                    // The rest of the character must not be taken for what follows the break.
+                    // Skip the rest of the character, which does not follow the break.
                     at += if byte == 0xe2 { 2 } else { usize::from(byte == 0xc2) };
                 }
             }
@@ -165,7 +165,7 @@ impl ScalarTraits {
     }
 }
 
-/// For a character whose first byte does not tell: is it special, and is it a line break?
+/// For a character whose first byte is ambiguous: whether it is special, and whether it is a break.
 fn classify_multibyte(text: &[u8]) -> (bool, bool) {
     match text {
         [b'\r', ..] | [0xc2, 0x85, ..] => (true, true),
@@ -177,7 +177,7 @@ fn classify_multibyte(text: &[u8]) -> (bool, bool) {
     }
 }
 
-/// True when the start of `text` means something else than text in a block context.
+/// Whether the start of `text` is an indicator in a block context.
 fn starts_with_indicator(text: &[u8]) -> bool {
     let opens = |byte: &u8| b"#,[]{}&*!|>'\"%@`".contains(byte);
     text.first().is_some_and(opens)
@@ -186,8 +186,7 @@ fn starts_with_indicator(text: &[u8]) -> bool {
         || matches!(text, [b'-' | b'?' | b':'] | [b'-' | b'?' | b':', b' ', ..])
 }
 
-/// True for a character that double quotes do not show as it is. Spaces, quotes and the like
-/// are not among them.
+/// Whether a character is escaped between double quotes. Spaces and quotes are not included.
 pub(super) fn needs_escape(text: &[u8]) -> bool {
     match text.first() {
         Some(byte) => match CLASSES[usize::from(*byte)] {

@@ -1,4 +1,4 @@
-//! Tables with the answers of the Go library, and what they cannot show.
+//! Recorded results of the Go library, and cases they do not cover.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn values() {
 /// Floats as such: without its feature `float_roundtrip`, `serde_json` misreads some in text.
 #[test]
 fn floats() {
-    // Between two shortest forms of equal distance, the even one.
+    // Of two equally near shortest forms, the even one.
     assert_eq!(to_go_yaml(&json!(2_045_515_955_011_636.0 + 0.25)), "2.0455159550116362e+15\n");
     assert_eq!(to_go_yaml(&json!([-1e-5, 12.5, -0.001])), "- -1e-05\n- 12.5\n- -0.001\n");
     assert_eq!(to_go_yaml(&json!(f64::MIN_POSITIVE)), "2.2250738585072014e-308\n");
@@ -56,7 +56,7 @@ fn refused_values_are_written_nevertheless() {
     assert_eq!(to_go_yaml(&json!("a\u{85}--- b")), "a --- b\n");
 }
 
-/// Go answers one of three orders here, and we always the same one.
+/// Go returns one of three orders here; we always return the same one.
 #[test]
 fn keys_without_an_order_are_still_written_once_each() {
     let keys = ["2", "10", "1a", "02", "1-", "10a", "9", "11"];

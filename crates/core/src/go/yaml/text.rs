@@ -5,25 +5,25 @@ use super::scalar::{ScalarLayout, needs_escape};
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// The breaks that are shown as they are; all others end up as escapes or line feeds.
+/// The breaks that are written unchanged; all others become escapes or line feeds.
 const RARE_BREAKS: [char; 2] = ['\u{2028}', '\u{2029}'];
 
-/// True for a position at neither end of the text.
+/// Whether a position is at neither end of the text.
 fn is_inner(text: &[u8], at: usize) -> bool {
     at > 0 && at + 1 < text.len()
 }
 
-/// True when there is a space right before `at`.
+/// Whether there is a space right before `at`.
 fn follows_space(text: &[u8], at: usize) -> bool {
     at > 0 && text[at - 1] == b' '
 }
 
 impl YamlEmitter {
-    /// Writes text that holds no breaks, with every `'` doubled if `quoted`. A line may be folded
-    /// at a single space beyond the width, and goes on at column `fold`.
+    /// Writes text without breaks, with every `'` doubled if `quoted`. A line may be folded at a single
+    /// space beyond the width and continues at column `fold`.
     pub(super) fn words(&mut self, text: &str, fold: Option<usize>, quoted: bool) {
         let bytes = text.as_bytes();
-        // What is before `written` is out, while `column` keeps up with the loop.
+        // Text before `written` is in the output; `column` follows the loop.
         let (mut written, mut column) = (0, self.column);
         for (at, byte) in bytes.iter().enumerate() {
             match (*byte, fold) {
@@ -51,14 +51,14 @@ impl YamlEmitter {
         self.column = column;
     }
 
-    /// Ends a line inside of a string, at `column`, and goes on at `indent`.
+    /// Ends a line inside a string at `column` and continues at `indent`.
     fn fold(&mut self, column: usize, indent: usize) {
         self.column = column;
         self.fresh = false;
         self.start_line(indent);
     }
 
-    /// Writes what stands between single quotes.
+    /// Writes the text between single quotes.
     pub(super) fn single_quoted(&mut self, text: &str, fold: Option<usize>, look: ScalarLayout) {
         let (Some(indent), true) = (fold, look.rare_breaks) else {
             return self.words(text, fold, true);
@@ -78,11 +78,11 @@ impl YamlEmitter {
         }
     }
 
-    /// Writes what stands between double quotes. Here a line may also be folded before more
-    /// spaces, which a backslash then protects.
+    /// Writes the text between double quotes. Here a line may also be folded before several spaces,
+    /// which a backslash protects.
     pub(super) fn double_quoted(&mut self, text: &str, fold: Option<usize>) {
         if text.starts_with(BYTE_ORDER_MARK) {
-            // The mark makes go-yaml escape all that follows it.
+            // After a byte order mark go-yaml escapes everything.
             return text.chars().for_each(|c| self.escape(c));
         }
         let bytes = text.as_bytes();
@@ -120,7 +120,7 @@ impl YamlEmitter {
         self.column = column;
     }
 
-    /// Writes one character as an escape: by its letter if it has one, or by its number.
+    /// Writes one character as an escape, by its letter if it has one, else by its number.
     fn escape(&mut self, c: char) {
         let letter = match c {
             '\0' => '0',
@@ -159,8 +159,8 @@ impl YamlEmitter {
         self.column += 2 + digits;
     }
 
-    /// Writes a literal block: a header that tells how it starts and ends, and then every line
-    /// at `indent`. Nothing is folded in it.
+    /// Writes a literal block: a header with indentation and chomping, then every line at `indent`,
+    /// unfolded.
     pub(super) fn literal(&mut self, text: &str, indent: usize, look: ScalarLayout) {
         let is_break = |c: char| c == '\n' || RARE_BREAKS.contains(&c);
         self.word("|");
@@ -185,7 +185,7 @@ impl YamlEmitter {
         self.fresh = text.ends_with(is_break);
     }
 
-    /// Writes one line with its break; an empty one is not indented.
+    /// Writes one line with its break. An empty line is not indented.
     fn literal_line(&mut self, line: &str, indent: usize) {
         if !line.starts_with('\n') && !line.starts_with(RARE_BREAKS) {
             self.column = 0;

@@ -1,9 +1,9 @@
-//! The dates and times that go-yaml recognises, with the liberties of Go's `time.Parse`.
+//! The timestamps that go-yaml recognizes, as leniently as Go's `time.Parse`.
 //!
-//! Four shapes count: a date; a date, `T` or `t`, a time of day and a zone; and a date, spaces and
-//! a time of day without a zone. Only the year has a fixed width.
+//! Four forms count: a date; a date, `T` or `t`, a time and a zone; and a date, spaces and a time
+//! without a zone. Only the year has a fixed width.
 
-/// True when go-yaml reads `text` as a point in time.
+/// Whether go-yaml reads `text` as a timestamp.
 pub(super) fn is_timestamp(text: &str) -> bool {
     parse(text.as_bytes()).is_some()
 }
@@ -25,7 +25,7 @@ fn parse(text: &[u8]) -> Option<()> {
     rest.is_empty().then_some(())
 }
 
-/// Spaces alone; the standard trim takes more than that.
+/// Trims spaces only; the standard trim removes more.
 fn skip_spaces(text: &[u8]) -> &[u8] {
     let spaces = text.iter().take_while(|b| **b == b' ').count();
     text.get(spaces..).unwrap_or_default()
@@ -50,7 +50,7 @@ fn number(text: &[u8], max: u32) -> Option<(u32, &[u8])> {
     (value <= max).then_some((value, rest))
 }
 
-/// Hours, minutes, seconds and a fraction of any length after a dot or a comma.
+/// Hours, minutes, seconds, and a fraction of any length after a dot or comma.
 fn time_of_day(text: &[u8]) -> Option<&[u8]> {
     let (_, rest) = number(text, 23)?;
     let (_, rest) = number(after(rest, b':')?, 59)?;
@@ -64,7 +64,7 @@ fn time_of_day(text: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// `Z`, or a sign and two digits each for hours and minutes, which may be 24 and 60 at most.
+/// `Z`, or a sign and two digits each for hours (up to 24) and minutes (up to 60).
 fn zone(text: &[u8]) -> Option<&[u8]> {
     match text {
         [b'Z', rest @ ..] => Some(rest),

@@ -1,5 +1,5 @@
-//! The decision about a pool: who gets the config now, who may restart now, and what everybody else
-//! waits for.
+//! The decision about a pool: which machines get the config now, which may reboot now, and why the
+//! others wait.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::rollout::waiting::{MachineNames, WaitReason};
 use super::canary::{self, CanaryState};
 use super::{RebootPolicy, RolloutPolicy, failures};
 
-/// Why a whole rollout stands still.
+/// Why the whole rollout has stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "reason", rename_all = "camelCase")]
 pub enum RolloutHalted {
@@ -24,11 +24,11 @@ pub enum RolloutHalted {
     NothingRendered,
     /// The pool is paused.
     Paused,
-    /// The config is one of the bad ones.
+    /// Too many machines failed on the config.
     BadConfig {
         /// The config.
         config: String,
-        /// The machines that failed on it and still say so.
+        /// The machines that failed on it and still report the failure.
         failed: Vec<String>,
     },
     /// The maintenance window is closed.
@@ -36,12 +36,12 @@ pub enum RolloutHalted {
         /// When it opens.
         opens: Time,
     },
-    /// The first machines have to prove themselves for a while.
+    /// The canaries have to stay healthy for a while.
     Soaking {
-        /// When the others may go.
+        /// When the others may follow.
         until: Time,
     },
-    /// All that is left to do are restarts that a person has to allow.
+    /// Only reboots are left, and an administrator has to approve them.
     RestartsPending {
         /// The machines.
         machines: Vec<String>,
@@ -53,22 +53,22 @@ pub enum RolloutHalted {
 pub struct RolloutDecision {
     /// The machines that get the config now, in this order.
     pub next: Vec<String>,
-    /// The machines that get the permission to restart now, in this order.
+    /// The machines whose reboot is approved now, in this order.
     pub restart: Vec<String>,
-    /// The machines that are not there yet and get nothing now, and why.
+    /// The machines that are not updated and get nothing now, and why.
     pub waiting: BTreeMap<String, WaitReason>,
-    /// Annotations to write on the pool (None: remove), before anything else is done.
+    /// Annotations to write to the pool first (`None`: remove).
     pub memory: BTreeMap<String, Option<String>>,
-    /// Why the whole rollout stands still, if it does.
+    /// Why the whole rollout has stopped, if it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub halted: Option<RolloutHalted>,
-    /// When the decision changes by itself: ask again then.
+    /// When the decision may change without any event. Decide again then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wake: Option<Time>,
 }
 
-/// Decides what happens to a pool now. The machines are those of the pool; what its annotations say
-/// is the policy, and `max_unavailable` how many may be away.
+/// Decides what happens to a pool now. `nodes` are the machines of the pool, and at most
+/// `max_unavailable` of them may be unavailable.
 #[must_use]
 pub fn decide_rollout(
     pool: &MachineConfigPool,
@@ -80,7 +80,7 @@ pub fn decide_rollout(
     decide_layered_rollout(target_of(pool).into(), pool, nodes, policy, max_unavailable, now)
 }
 
-/// The same, for a pool that may run an image of its own.
+/// As [`decide_rollout`], for a pool that may have a layered image.
 #[must_use]
 pub fn decide_layered_rollout(
     goal: RolloutTarget<'_>,
@@ -127,20 +127,20 @@ pub fn decide_layered_rollout(
         return decision;
     }
     let hours = WindowState::at(policy, now);
-    let mut room = UnavailabilityBudget::of(&views, goal, max_unavailable);
-    decision.approve_reboots(&queues.reboots, policy, &hours, &mut room);
-    decision.choose_targets(&queues.candidates, policy, &hours, &canary, &mut room);
+    let mut budget = UnavailabilityBudget::of(&views, goal, max_unavailable);
+    decision.approve_reboots(&queues.reboots, policy, &hours, &mut budget);
+    decision.choose_targets(&queues.candidates, policy, &hours, &canary, &mut budget);
     decision.retarget_stranded(&views, goal, &hours);
     decision.halt_for_reboots();
     decision.set_recheck(&hours, &canary);
     decision
 }
 
-/// Who could go now, in the order in which they go.
+/// The machines that could be updated or rebooted now, in order.
 struct UpdateQueues<'a> {
     /// They need the config.
     candidates: Vec<NodeView<'a>>,
-    /// They have it but for a restart.
+    /// They have it except for a reboot.
     reboots: Vec<NodeView<'a>>,
 }
 
@@ -173,7 +173,7 @@ impl WindowState {
     }
 }
 
-/// How many more machines may go away, and who is away.
+/// How many more machines may become unavailable, and which are unavailable.
 struct UnavailabilityBudget {
     remaining: usize,
     max_unavailable: i64,
@@ -183,7 +183,7 @@ struct UnavailabilityBudget {
 impl UnavailabilityBudget {
     fn of(views: &[NodeView<'_>], goal: RolloutTarget<'_>, max_unavailable: i64) -> Self {
         let away = views.iter().filter(|view| view.is_unavailable());
-        // One that is both counts twice, as in the real system.
+        // A machine that is both counts twice, as in MCO.
         let failing = views.iter().filter(|view| !view.needs_target(goal) && view.is_failing());
         let away: Vec<String> = away.chain(failing).map(|view| view.name().to_owned()).collect();
         let gone = i64::try_from(away.len()).unwrap_or(i64::MAX);
@@ -207,7 +207,7 @@ impl UnavailabilityBudget {
 }
 
 impl RolloutDecision {
-    /// Nobody goes before the image of the pool is there.
+    /// No machine is updated before the pool's layered image is ready.
     #[must_use]
     pub fn waiting_for_image(mut self, because: Option<String>) -> Self {
         if let Some(because) = because {
@@ -224,9 +224,8 @@ impl RolloutDecision {
         }
     }
 
-    /// A machine that was emptied for a config that it could not apply gets the next one at once: it is
-    /// away already, so nobody else goes away for its sake. The real system leaves it where it is until
-    /// a person uncordons it.
+    /// A machine that was drained for a config and failed to apply it gets the next one at once: it is
+    /// unavailable already, so this costs no capacity. MCO leaves it until someone uncordons it.
     fn retarget_stranded(
         &mut self,
         views: &[NodeView<'_>],
@@ -242,26 +241,26 @@ impl RolloutDecision {
         }
     }
 
-    /// Restarts come before new machines: windows are short, and what was begun should end.
+    /// Pending reboots come before new machines: windows are short, and started updates should finish.
     fn approve_reboots(
         &mut self,
         queue: &[NodeView<'_>],
         policy: &RolloutPolicy,
         hours: &WindowState,
-        room: &mut UnavailabilityBudget,
+        budget: &mut UnavailabilityBudget,
     ) {
         match hours {
-            // Only a person may say so, and nobody has.
+            // Without a window only an administrator can approve a reboot.
             WindowState::Always if policy.reboot == RebootPolicy::Deferred => {}
             WindowState::Closed { opens } => {
                 self.hold(queue, &WaitReason::RestartPending { opens: Some(opens.clone()) });
             }
             WindowState::Always | WindowState::Open { .. } => {
-                self.restart = room.take(queue.len(), queue);
+                self.restart = budget.take(queue.len(), queue);
                 for name in &self.restart {
                     self.waiting.remove(name);
                 }
-                self.hold(&queue[self.restart.len()..], &room.no_capacity());
+                self.hold(&queue[self.restart.len()..], &budget.no_capacity());
             }
         }
     }
@@ -272,13 +271,13 @@ impl RolloutDecision {
         policy: &RolloutPolicy,
         hours: &WindowState,
         canary: &CanaryState,
-        room: &mut UnavailabilityBudget,
+        budget: &mut UnavailabilityBudget,
     ) {
         if queue.is_empty() {
             return;
         }
         match (hours, canary) {
-            // When restarts are deferred, the change itself may be made at any hour.
+            // With deferred reboots, the change itself may be applied outside the window.
             (WindowState::Closed { opens }, _) if policy.reboot == RebootPolicy::Immediate => {
                 let opens = opens.clone();
                 self.hold(queue, &WaitReason::OutsideWindow { opens: opens.clone() });
@@ -288,16 +287,18 @@ impl RolloutDecision {
                 self.hold(queue, &WaitReason::Soaking { until: until.clone() });
                 self.halted = Some(RolloutHalted::Soaking { until: until.clone() });
             }
-            (_, CanaryState::InProgress { room: 0, unfinished }) => {
+            (_, CanaryState::InProgress { remaining: 0, unfinished }) => {
                 self.hold(queue, &WaitReason::Canary { machines: unfinished.clone().into() });
             }
-            _ if room.remaining == 0 => self.hold(queue, &room.no_capacity()),
+            _ if budget.remaining == 0 => self.hold(queue, &budget.no_capacity()),
             (_, canary) => {
                 let (most, mut first) = match canary {
-                    CanaryState::InProgress { room, unfinished } => (*room, unfinished.clone()),
+                    CanaryState::InProgress { remaining, unfinished } => {
+                        (*remaining, unfinished.clone())
+                    }
                     _ => (queue.len(), Vec::new()),
                 };
-                self.next = room.take(most, queue);
+                self.next = budget.take(most, queue);
                 first.extend(self.next.iter().cloned());
                 let behind = WaitReason::Canary { machines: first.into() };
                 for (ahead, view) in queue.iter().enumerate().skip(self.next.len()) {
@@ -312,7 +313,7 @@ impl RolloutDecision {
         }
     }
 
-    /// When all that is left are restarts, the rollout stands still until they are allowed.
+    /// When only reboots are left, the rollout stops until they are approved.
     fn halt_for_reboots(&mut self) {
         let idle = self.next.is_empty() && self.restart.is_empty() && self.halted.is_none();
         let mut opening = None;

@@ -1,4 +1,4 @@
-//! Configs on which too many machines failed.
+//! Bad configs: too many machines failed on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,19 @@ use crate::api::names::annotation::machinist;
 use super::{RolloutPolicy, annotation_of};
 use crate::node::NodeView;
 
-/// The configs that nobody gets.
+/// The configs that no machine gets.
 pub(super) fn bad_configs(pool: &MachineConfigPool) -> BTreeSet<String> {
     let list = annotation_of(pool, machinist::BAD_CONFIGS).unwrap_or_default();
     list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-/// A config that is bad: the machines that failed on it, and what is to be remembered about it.
+/// A bad config: the machines that failed on it, and the annotation to write.
 pub(super) struct BadConfigRecord {
     pub(super) failed: Vec<String>,
     pub(super) pool_annotations: BTreeMap<String, Option<String>>,
 }
 
-/// Whether the target is bad: it was found to be before, or too many machines have failed on it
-/// now.
+/// Whether the target is bad: it is in the list, or too many machines have failed on it.
 pub(super) fn evaluate_failures(
     pool: &MachineConfigPool,
     policy: &RolloutPolicy,
@@ -36,8 +35,8 @@ pub(super) fn evaluate_failures(
     if policy.bad_configs.contains(target) {
         return Some(BadConfigRecord { failed, pool_annotations: BTreeMap::new() });
     }
-    // Somebody has taken the config out of the list: who had failed on it before is forgiven, or
-    // the config would be back in the list at once.
+    // An administrator removed the config from the list. Earlier failures do not count then, or the
+    // config would return to the list at once.
     let forgiven = forgiven_machines(pool, target);
     let new = failed.iter().filter(|name| !forgiven.contains(name.as_str())).count();
     if target.is_empty() || policy.max_failures.is_none_or(|max| new <= max) {

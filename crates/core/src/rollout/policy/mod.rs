@@ -1,6 +1,5 @@
-//! How a pool is rolled out, as its administrator wants it: first a few machines, only at certain
-//! hours, restarts later, an end after too many failures. Annotations of the pool say so (see
-//! `docs/rollout.md`); without them a rollout goes as in the real system.
+//! The rollout policy of a pool, from its annotations: canaries, maintenance windows, deferred
+//! reboots, a failure limit (see `docs/rollout.md`). Without annotations a rollout works as in MCO.
 
 mod canary;
 mod decide;
@@ -18,35 +17,35 @@ use crate::api::names::annotation::machinist;
 pub use decide::{RolloutDecision, RolloutHalted, decide_layered_rollout, decide_rollout};
 pub use window::MaintenanceWindows;
 
-/// When a machine restarts that has to.
+/// When a machine reboots if a change needs it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RebootPolicy {
-    /// As soon as the change is made.
+    /// As soon as the change is applied.
     #[default]
     Immediate,
-    /// In the maintenance window, or when a person says so.
+    /// In the maintenance window, or when an administrator approves it.
     Deferred,
 }
 
-/// How a pool is rolled out. The default is what the real system does.
+/// How a pool is rolled out. The default is MCO's behaviour.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RolloutPolicy {
-    /// How many machines go before all others.
+    /// How many machines get a config first.
     pub canary: usize,
-    /// How long they have to be well before the others go.
+    /// How long they have to stay healthy before the others follow.
     pub soak: Duration,
-    /// When machines may be changed; always, without windows.
+    /// When machines may be changed. Without windows, always.
     pub windows: Option<MaintenanceWindows>,
-    /// When a machine restarts.
+    /// When a machine reboots.
     pub reboot: RebootPolicy,
     /// How many machines may fail on a config before its rollout stops.
     pub max_failures: Option<usize>,
-    /// Configs that nobody gets.
+    /// Configs that no machine gets.
     pub bad_configs: BTreeSet<String>,
 }
 
-/// An annotation of a pool has a value that cannot be understood. The pool is not rolled out until
-/// it is corrected: a guess could restart machines at noon.
+/// An annotation of a pool is invalid. The pool is not rolled out until it is corrected: a guess
+/// could reboot machines at noon.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("MachineConfigPool {pool}: annotation {annotation}: {value:?}: {problem} ({remedy})")]
 pub struct RolloutPolicyError {
@@ -63,7 +62,7 @@ pub struct RolloutPolicyError {
 }
 
 impl RolloutPolicy {
-    /// What the annotations of a pool say.
+    /// Parses the annotations of a pool.
     pub fn from_annotations(pool: &MachineConfigPool) -> Result<Self, RolloutPolicyError> {
         let annotations = PoolAnnotations(pool);
         let count = "write a whole number such as 1, or remove the annotation";
@@ -101,9 +100,8 @@ impl RolloutPolicy {
         })
     }
 
-    /// What the controller writes on a machine together with a new config: whether it may restart
-    /// by itself. A permission that was given for another config is taken away, so that it does
-    /// not hold when that config comes back one day.
+    /// The annotations that the controller writes to a machine together with a new config. The approval
+    /// of a reboot for another config is removed, so that it does not apply if that config returns.
     #[must_use]
     pub fn node_annotations(&self) -> BTreeMap<String, Option<String>> {
         let reboot = match self.reboot {

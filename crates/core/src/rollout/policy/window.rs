@@ -1,4 +1,4 @@
-//! Maintenance windows: hours of the week, by the clock of a place.
+//! Maintenance windows: hours of the week in a time zone.
 //!
 //! ```text
 //! windows := window { ";" window }
@@ -7,9 +7,9 @@
 //! zone    := a name of the time zone database                UTC, Europe/Berlin
 //! ```
 //!
-//! A window that ends at or before its start goes over midnight and belongs to the day it starts
-//! on; `24:00` is the end of the day. When clocks go forward, hours that do not exist are left out;
-//! when they go back, a window ends the first time its end is reached, and starts the first time.
+//! A window that ends at or before its start crosses midnight and belongs to the day it starts on;
+//! `24:00` is the end of the day. When clocks go forward, hours that do not exist are skipped. When
+//! they go back, the first occurrence of a start or end counts.
 
 use jiff::civil::Date;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
@@ -26,24 +26,24 @@ pub struct MaintenanceWindows(Vec<MaintenanceWindow>);
 struct MaintenanceWindow {
     /// Monday first.
     days: [bool; 7],
-    /// Minutes after midnight of the day; the end may lie on the next one.
+    /// Minutes after midnight of the day; the end may be on the next day.
     start: i32,
     end: i32,
     zone: TimeZone,
 }
 
 impl MaintenanceWindows {
-    /// The windows that a text describes.
+    /// Parses the value of the annotation.
     pub fn parse(text: &str) -> Result<Self, String> {
         let windows: Result<Vec<MaintenanceWindow>, String> =
             text.split(';').map(|window| MaintenanceWindow::parse(window.trim())).collect();
         windows.map(Self)
     }
 
-    /// If a window is open: when it closes. None if it is closed.
+    /// When the open window closes. `None` if none is open.
     pub(super) fn closes_at(&self, now: &Time) -> Option<Time> {
         let mut closes = self.end_of_open(now.0)?;
-        // Windows that touch are one. One that never closes is good for a fortnight at a time.
+        // Adjacent windows count as one. One that never closes is extended by two weeks at a time.
         for _ in 0..15 {
             match self.end_of_open(closes) {
                 Some(later) if later > closes => closes = later,
@@ -60,10 +60,10 @@ impl MaintenanceWindows {
 
     /// When the next window opens.
     pub(super) fn opens_at(&self, now: &Time) -> Time {
-        // A week, and one more for a window that falls into an hour that does not exist.
+        // A week, and another one in case the window falls into an hour that does not exist.
         let spans = self.0.iter().flat_map(|window| window.spans(now.0, -2, 15));
         let next = spans.filter(|(start, end)| *start > now.0 && start < end).map(|span| span.0);
-        // Only at the end of time is there none.
+        // None only at the end of the supported time range.
         Time(next.min().unwrap_or(Timestamp::MAX))
     }
 }
@@ -96,7 +96,7 @@ impl MaintenanceWindow {
         Ok(Self { days, start, end: if end < start { end + DAY } else { end }, zone })
     }
 
-    /// The times from start to end on the days around a moment.
+    /// The windows as start and end times on the days around a time.
     fn spans(
         &self,
         now: Timestamp,
@@ -114,8 +114,8 @@ impl MaintenanceWindow {
         })
     }
 
-    /// The moment when the clock of the place shows this; in an hour that does not exist, the
-    /// moment when the clock jumps over it.
+    /// The time when the clock of the zone shows this; for an hour that does not exist, the time when
+    /// the clock skips it.
     fn instant(&self, date: Date, minutes: i32) -> Option<Timestamp> {
         let date = date.checked_add((minutes / DAY).days()).ok()?;
         let hour = i8::try_from(minutes % DAY / 60).ok()?;
