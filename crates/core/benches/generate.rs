@@ -1,5 +1,5 @@
-//! What generating costs: 5,000 mirror entries for 20 pools, and finding that nothing has to be
-//! written, against the budget. The run fails if it is missed.
+//! Time to generate 5,000 mirror entries for 20 pools, and to find that nothing has to be written.
+//! Fails if the budget is exceeded.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -35,7 +35,7 @@ fn typed<K: serde::de::DeserializeOwned>(kind: &str, name: &str, spec: &Value) -
     serde_json::from_value(object).unwrap()
 }
 
-/// Pools, mirrors of many repositories, and registries that all of them are inside of.
+/// Pools, mirrors of many repositories, and the registries that contain them.
 fn bench_inputs() -> BenchInputs {
     let pool = |n: usize| {
         let role = json!({"machineconfiguration.openshift.io/role": format!("pool-{n}")});
@@ -76,7 +76,7 @@ impl BenchInputs {
         })
     }
 
-    /// The MachineConfigs that have to be written, where these are there.
+    /// The MachineConfigs that have to be written, given the present ones.
     fn configs_to_write(&self, there: &[MachineConfig]) -> Vec<MachineConfig> {
         let made = self.generate().generated.into_iter();
         let wanted = made.map(|made| with_ownership(made.machine_config, "v1", None));

@@ -1,5 +1,5 @@
-//! What rendering costs: a pool of 60 MachineConfigs (165 KB) and one of 600 (1.4 MB), against the
-//! budgets of the design. The run fails if a budget is missed.
+//! Time to render a pool of 60 MachineConfigs (165 KB) and one of 600 (1.4 MB). Fails if a budget is
+//! exceeded.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -55,7 +55,7 @@ fn pool_of(count: usize, bytes: usize) -> (MachineConfigPool, Vec<MachineConfig>
     (pool, configs.collect())
 }
 
-/// The best of many runs: what the machine can do when it is left alone.
+/// The best of many runs, which excludes noise from other processes.
 fn best_of(runs: usize, mut work: impl FnMut()) -> Duration {
     let timed = (0..runs).map(|_| {
         let start = Instant::now();

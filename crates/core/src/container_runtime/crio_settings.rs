@@ -166,7 +166,7 @@ fn files(
                     "cannot change the template's {}: {message}",
                     storage_conf::STORAGE_CONF
                 );
-                error(config, "overlaySize", message, "mend the template".to_owned())
+                error(config, "overlaySize", message, "fix the template".to_owned())
             })?;
         files.push(GeneratedFile::new(storage_conf::STORAGE_CONF, text));
     }

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_taken_apart() {
+    fn references_are_parsed() {
         let digest = format!("sha256:{}", "ef".repeat(32));
         let by_digest = format!("quay.io/a/b@{digest}");
         let both = format!("quay.io:5000/a/b:1@{digest}");

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_respected_and_contradictions_decided() {
+    fn list_order_is_kept_and_contradictions_are_resolved() {
         assert_eq!(sorted(&[&["b", "c", "s"], &["a", "b", "s"]]), ["a", "b", "c", "s"]);
         assert_eq!(sorted(&[&["a", "b"], &["b", "a"]]), ["a", "b"]);
         assert_eq!(sorted(&[&["z", "c", "b", "a"], &["a", "c"]]), ["z", "a", "c", "b"]);

@@ -306,7 +306,7 @@ fn template_file_error(path: &str, message: String) -> GenerateError {
         object: "the templates".to_owned(),
         field: path.to_owned(),
         message,
-        remedy: "mend the template".to_owned(),
+        remedy: "fix the template".to_owned(),
     }
 }
 

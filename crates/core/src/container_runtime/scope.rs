@@ -162,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_around_is_what_a_scope_is_inside(
+        fn enclosing_scopes_agree_with_is_inside(
             inner in r"(\*\.)?[ab]{1,2}(\.[ab]{1,2}){0,2}(:5)?(/[ab]){0,2}(:t)?",
             outer in r"(\*\.)?[ab]{1,2}(\.[ab]{1,2}){0,2}(:5)?(/[ab]){0,2}",
         ) {

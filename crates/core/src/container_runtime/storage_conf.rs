@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_asked_for_changes() {
+    fn only_the_requested_settings_change() {
         let changes = StorageConfChanges {
             size: Some("8G".to_owned()),
             layer_stores: vec!["/l:ref".to_owned()],

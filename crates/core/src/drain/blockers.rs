@@ -127,9 +127,9 @@ mod tests {
         PodRef { namespace: "ns".to_owned(), name: name.to_owned(), uid: name.to_owned() }
     }
 
-    /// The answers as a real API server gives them.
+    /// Responses of a kube-apiserver.
     #[test]
-    fn what_answers_mean() {
+    fn refusals_are_classified() {
         let budget = |text: &str| {
             json!({"status": "Failure", "code": 429, "reason": "TooManyRequests",
                    "message": "Cannot evict pod as it would violate the pod's disruption budget.",
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(other[0].message_at(&later), "pod ns/a blocked for 4 m: server busy");
         let hours = time("2026-11-15T11:05:00Z");
         assert_eq!(now[0].message_at(&hours), "pod ns/a blocked by budget web for 1 h 5 m");
-        // A clock that went back does no harm.
+        // A clock that was set back.
         assert_eq!(now[1].message_at(&first), "pod ns/b blocked by budget web for less than 1 m");
     }
 }

@@ -126,7 +126,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_texts_are_those_of_the_real_controller() {
+    fn messages_match_mco() {
         let node: Node = serde_json::from_value(json!({
             "metadata": {"name": "n", "annotations": {DESIRED_DRAIN: "drain-b", LAST_APPLIED_DRAIN: "uncordon-a"}},
             "spec": {"unschedulable": true}

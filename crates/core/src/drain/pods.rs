@@ -157,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_and_who_stays() {
+    fn pods_are_evicted_waited_for_or_left() {
         let mirror = json!({MIRROR_ANNOTATION: "hash"});
         let daemon = owner("apps/v1", "DaemonSet", true);
         let deleted = "2026-11-15T00:00:00Z";
         for (more, expected) in [
-            (json!({}), "evict"), // nobody makes it anew; that is what force means
+            (json!({}), "evict"), // without an owner nothing recreates it; that is what --force means
             (json!({"ownerReferences": owner("apps/v1", "ReplicaSet", true)}), "evict"),
             (json!({"emptyDir": true}), "evict"),
             (json!({"phase": "Succeeded"}), "evict"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_of_a_daemon_set_go() {
+    fn orphans_of_a_daemon_set_are_evicted() {
         let pods = [pod("p", &json!({"ownerReferences": owner("apps/v1", "DaemonSet", true)}))];
         let asked = daemon_sets(&pods);
         let name = DaemonSetRef { namespace: "ns".to_owned(), name: "daemonset".to_owned() };

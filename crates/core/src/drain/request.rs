@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_machines_ask_for() {
+    fn requests_are_parsed() {
         let drain = |value: &str| Ok(DrainRequest::Drain { value: value.to_owned() });
         let uncordon = |value: &str| Ok(DrainRequest::Uncordon { value: value.to_owned() });
         let unknown =

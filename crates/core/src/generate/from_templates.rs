@@ -28,7 +28,7 @@ pub fn template_error(message: String) -> GenerateError {
         object: format!("ControllerConfig {}", object::CONTROLLER_CONFIG),
         field: "spec".to_owned(),
         message,
-        remedy: "mend the template that is named, or the ControllerConfig".to_owned(),
+        remedy: "fix the named template or the ControllerConfig".to_owned(),
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) fn kubelets(sources: &GenerateSources<'_>) -> GenerateOutput {
             add(&mut made, "FeatureGate cluster", result.map_err(|error| error.to_string()));
         }
     }
-    let world = KubeletSnapshot {
+    let snapshot = KubeletSnapshot {
         configs: &sources.kubelet_configs,
         pools: &sources.pools,
         machine_configs: &sources.machine_configs,
@@ -57,7 +57,7 @@ pub(super) fn kubelets(sources: &GenerateSources<'_>) -> GenerateOutput {
         has_feature_gate: sources.has_feature_gate,
         version: VERSION,
     };
-    for plan in kubelet::reconcile(&world) {
+    for plan in kubelet::reconcile(&snapshot) {
         match plan {
             Ok(plan) => made.generated.extend(plan.generated),
             Err(error) => made.errors.push(error),
@@ -73,7 +73,7 @@ fn add(made: &mut GenerateOutput, object: &str, result: Result<GeneratedConfig, 
             object: object.to_owned(),
             field: "spec".to_owned(),
             message,
-            remedy: "mend it, or the templates that the pool starts from".to_owned(),
+            remedy: "fix it, or the templates of the pool".to_owned(),
         }),
     }
 }

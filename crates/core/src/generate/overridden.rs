@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_one_wins_and_is_named() {
+    fn the_later_config_wins_and_is_named() {
         let generated = "99-worker-generated-registries";
         let mine = found(&["99-worker-mirrors", generated]);
         assert_eq!(mine[0].winner, "99-worker-mirrors");

@@ -85,7 +85,7 @@ impl ConfigNaming {
             for pool in pools {
                 let labels = pool.metadata.labels.as_ref().unwrap_or(&none);
                 let matches = selector::matches(wanted, labels).map_err(|source| {
-                    error(format!("invalid label selector: {source}"), "mend the selector")
+                    error(format!("invalid label selector: {source}"), "fix the selector")
                 })?;
                 if matches {
                     selected.push(*pool);
@@ -252,7 +252,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Objects as (name, day of creation, label they select, number they have).
+    /// Objects as (name, day of creation, selected label, number).
     fn assign(objects: &[(&str, u32, &str, Option<&str>)]) -> Vec<String> {
         let metadata = |(name, day, _, suffix): &(&str, u32, &str, Option<&str>)| {
             let annotations: Option<Value> =
@@ -288,13 +288,13 @@ mod tests {
     }
 
     #[test]
-    fn each_gets_a_higher_number_than_all_before() {
+    fn each_object_gets_a_higher_number_than_older_ones() {
         let name = |suffix: &str| format!("99-worker-generated-containerruntime{suffix}");
         assert_eq!(assign(&[("a", 1, "worker", None)]), [name("")]);
-        // In whatever order they are listed.
+        // Independent of the input order.
         let two = [("b", 2, "worker", None), ("a", 1, "worker", None)];
         assert_eq!(assign(&two), [name("-1"), name("")]);
-        // A number is kept, and never given again while a higher one is there.
+        // A number is kept, and not reused while a higher one exists.
         let kept = [("a", 1, "worker", Some("3")), ("b", 9, "worker", None)];
         assert_eq!(assign(&kept), [name("-3"), name("-4")]);
         // Other pools do not count.
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_serves_all_pools_and_never_collides() {
+    fn one_number_is_used_for_all_pools_and_never_collides() {
         let names = assign(&[("a", 1, "worker", None), ("b", 2, "all", None)]);
         assert_eq!(names[0], "99-worker-generated-containerruntime");
         assert_eq!(
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_eleventh_is_refused_and_so_is_one_for_no_pool() {
+    fn an_eleventh_object_and_one_without_pools_are_errors() {
         let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
         let objects: Vec<_> =
             names.iter().zip(1..).map(|(name, day)| (*name, day, "worker", None)).collect();

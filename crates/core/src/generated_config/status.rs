@@ -56,12 +56,12 @@ mod tests {
                 object: "ContainerRuntimeConfig a".to_owned(),
                 field: "spec.x".to_owned(),
                 message: format!("wrong {number}"),
-                remedy: "mend it".to_owned(),
+                remedy: "fix it".to_owned(),
             };
             all = conditions(&all, Err(&error), &later);
         }
         assert_eq!(all.len(), MAX_CONDITIONS);
         let last = all.last().unwrap().message.as_deref();
-        assert_eq!(last, Some("Error: ContainerRuntimeConfig a: spec.x: wrong 19 (mend it)"));
+        assert_eq!(last, Some("Error: ContainerRuntimeConfig a: spec.x: wrong 19 (fix it)"));
     }
 }

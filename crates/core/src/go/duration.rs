@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_and_written_as_go_does() {
+    fn durations_are_parsed_and_formatted_like_go() {
         for (text, written) in [
             ("0", Some("0s")),
             ("0s", Some("0s")),

@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn join_skips_what_is_empty() {
+    fn join_skips_empty_parts() {
         assert_eq!(join(&["/", "", "/a/"]), "/a");
         assert_eq!(join(&["", "b/../c"]), "c");
         assert_eq!(join(&["", ""]), "");
     }
 
     #[test]
-    fn the_ending_is_that_of_the_last_element() {
+    fn the_extension_is_that_of_the_last_element() {
         for (path, expected) in
             [("a.service", ".service"), ("a", ""), ("a.b/c", ""), ("x.", "."), (".conf", ".conf")]
         {

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_struct_that_is_named_is_there() {
+    fn every_named_struct_is_in_the_table() {
         fn named(kind: &GoType) -> Option<&'static str> {
             match kind {
                 GoType::Struct(name) => Some(name),

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unit_files_are_read_as_ignition_reads_them() {
+    fn unit_files_are_parsed_like_ignition() {
         let long = format!("[Service]\nExecStart={}\n", "x".repeat(5000));
         for (text, expected) in [
             ("", Ok(vec![])),

@@ -179,7 +179,7 @@ pub fn check_for_pool(
                 "KubeletConfiguration: staticPodPath must be empty for pool {name:?}, but \
                  contains: {path}"
             ),
-            "remove the field, or set it to \"\" to switch static pods off",
+            "remove the field, or set it to \"\" to disable static pods",
         ),
     }
 }

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latency_profile_goes_step_by_step() {
+    fn the_latency_profile_changes_one_step_at_a_time() {
         let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec":
             {"infra": {"status": {"platformStatus": {"type": "None"}}}}});
         let controller_config = serde_json::from_value(facts).unwrap();
@@ -152,7 +152,7 @@ mod tests {
             let refused = refused_latency_change(&wanted, Some(&made));
             assert_eq!(refused.is_none(), allowed, "{from} {to}: {refused:?}");
             if let Some(refused) = refused {
-                // What stays in effect is what was made before, to the letter.
+                // The profile in effect gives the previous MachineConfig, byte for byte.
                 let in_effect = KubeletSources { node: Some(&refused.in_effect), ..none };
                 let again = node_config(&in_effect, "worker", &[]).unwrap();
                 assert_eq!(again.machine_config, made, "{from} {to}");
@@ -161,13 +161,13 @@ mod tests {
                     "{refused:?}"
                 );
             }
-            // The first settings of a cluster are no step.
+            // The first Node config of a cluster is not a change.
             assert_eq!(refused_latency_change(&wanted, None), None);
         }
     }
 
     #[test]
-    fn there_is_one_object_of_node_settings() {
+    fn only_the_node_config_named_cluster_is_valid() {
         assert_eq!(wrong_name_message("cluster"), None);
         assert!(wrong_name_message("mine").unwrap().ends_with("must be \"cluster\""));
     }

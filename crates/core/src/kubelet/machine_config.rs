@@ -215,7 +215,7 @@ impl From<BaseError> for KubeletConfigError {
         Self::new(
             "spec.machineConfigPoolSelector",
             format!("could not get original kubelet config: {error}"),
-            "mend the templates or the ControllerConfig that the pool starts from",
+            "fix the templates or the ControllerConfig",
         )
     }
 }

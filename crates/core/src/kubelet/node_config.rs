@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_groups_are_those_of_version_2() {
+    fn only_cgroup_v2_is_supported() {
         let arguments = |mode: &str, present: &[&str]| {
             let present: Vec<String> = present.iter().map(|&given| given.to_owned()).collect();
             kernel_arguments(mode, &present).map(|arguments| arguments.join(" "))

@@ -64,14 +64,14 @@ pub struct KubeletConfigRemoval {
 /// The plans for all KubeletConfigs, in input order. A KubeletConfig applies to all of its pools or to
 /// none: on an error the pools keep what they have.
 #[must_use]
-pub fn reconcile(world: &KubeletSnapshot<'_>) -> Vec<Result<KubeletConfigPlan, GenerateError>> {
+pub fn reconcile(snapshot: &KubeletSnapshot<'_>) -> Vec<Result<KubeletConfigPlan, GenerateError>> {
     let members: Vec<NamedSource<'_>> =
-        world.configs.iter().map(|config| naming_source(config)).collect();
-    let exists = |name: &str| find(world, name).is_some();
-    let names = KUBELET_NAMING.assign(&members, world.pools, exists);
+        snapshot.configs.iter().map(|config| naming_source(config)).collect();
+    let exists = |name: &str| find(snapshot, name).is_some();
+    let names = KUBELET_NAMING.assign(&members, snapshot.pools, exists);
     let mut bases = BaseConfigurations::default();
-    let all = world.configs.iter().zip(names);
-    all.map(|(config, names)| plan(world, &mut bases, config, names)).collect()
+    let all = snapshot.configs.iter().zip(names);
+    all.map(|(config, names)| plan(snapshot, &mut bases, config, names)).collect()
 }
 
 /// The base configurations, computed once per pool.
@@ -79,17 +79,17 @@ pub fn reconcile(world: &KubeletSnapshot<'_>) -> Vec<Result<KubeletConfigPlan, G
 struct BaseConfigurations(BTreeMap<String, Result<Value, BaseError>>);
 
 impl BaseConfigurations {
-    fn of(&mut self, world: &KubeletSnapshot<'_>, pool: &str) -> Result<&Value, BaseError> {
+    fn of(&mut self, snapshot: &KubeletSnapshot<'_>, pool: &str) -> Result<&Value, BaseError> {
         let known = self
             .0
             .entry(pool.to_owned())
-            .or_insert_with(|| base_configuration(&world.sources, pool));
+            .or_insert_with(|| base_configuration(&snapshot.sources, pool));
         known.as_ref().map_err(Clone::clone)
     }
 }
 
 fn plan(
-    world: &KubeletSnapshot<'_>,
+    snapshot: &KubeletSnapshot<'_>,
     bases: &mut BaseConfigurations,
     config: &KubeletConfig,
     names: Result<AssignedNames, GenerateError>,
@@ -97,24 +97,24 @@ fn plan(
     check(config).map_err(|error| error.for_object(config))?;
     let names = names?;
     let mut generated = Vec::new();
-    for pool in KUBELET_NAMING.pools(&naming_source(config), world.pools)? {
+    for pool in KUBELET_NAMING.pools(&naming_source(config), snapshot.pools)? {
         let pool_name = pool.metadata.name.as_deref().unwrap_or_default();
         let Some(name) = names.by_pool.get(pool_name) else { continue };
-        let made =
-            for_pool(world, bases, config, pool, name).map_err(|error| error.for_object(config))?;
+        let made = for_pool(snapshot, bases, config, pool, name)
+            .map_err(|error| error.for_object(config))?;
         generated.push(made);
     }
     let wanted: Vec<String> = names.by_pool.into_values().collect();
     Ok(KubeletConfigPlan {
         finalizers: finalizers(config, &wanted),
-        remove: no_longer_wanted(world, config, &wanted),
+        remove: no_longer_wanted(snapshot, config, &wanted),
         suffix: names.suffix,
         generated,
     })
 }
 
 fn for_pool(
-    world: &KubeletSnapshot<'_>,
+    snapshot: &KubeletSnapshot<'_>,
     bases: &mut BaseConfigurations,
     config: &KubeletConfig,
     pool: &MachineConfigPool,
@@ -122,24 +122,25 @@ fn for_pool(
 ) -> Result<GeneratedConfig, KubeletConfigError> {
     check_for_pool(config, pool)?;
     let pool = pool.metadata.name.as_deref().unwrap_or_default();
-    let mut made = generate(config, pool, name, bases.of(world, pool)?)?;
+    let mut made = generate(config, pool, name, bases.of(snapshot, pool)?)?;
     let metadata = &mut made.machine_config.metadata;
     metadata.owner_references = Some(vec![owner(config)]);
     metadata.annotations = Some(
-        [(annotation::GENERATED_BY_CONTROLLER_VERSION.to_owned(), world.version.to_owned())].into(),
+        [(annotation::GENERATED_BY_CONTROLLER_VERSION.to_owned(), snapshot.version.to_owned())]
+            .into(),
     );
     Ok(made)
 }
 
 /// What is deleted together with a KubeletConfig.
 #[must_use]
-pub fn removal(world: &KubeletSnapshot<'_>, config: &KubeletConfig) -> KubeletConfigRemoval {
+pub fn removal(snapshot: &KubeletSnapshot<'_>, config: &KubeletConfig) -> KubeletConfigRemoval {
     let given = config.metadata.finalizers.clone().unwrap_or_default();
     let (ours, others): (Vec<String>, Vec<String>) =
         given.into_iter().partition(|name| KUBELET_NAMING.is_own_finalizer(name));
     let mut remove: Vec<String> =
-        ours.into_iter().filter(|name| find(world, name).is_some()).collect();
-    for name in no_longer_wanted(world, config, &[]) {
+        ours.into_iter().filter(|name| find(snapshot, name).is_some()).collect();
+    for name in no_longer_wanted(snapshot, config, &[]) {
         if !remove.contains(&name) {
             remove.push(name);
         }
@@ -150,12 +151,13 @@ pub fn removal(world: &KubeletSnapshot<'_>, config: &KubeletConfig) -> KubeletCo
 /// Generated MachineConfigs whose source no longer exists: for 97 and 98 the pool or the cluster
 /// object, for 99 the owning KubeletConfig.
 #[must_use]
-pub fn orphaned_configs(world: &KubeletSnapshot<'_>) -> Vec<String> {
-    let has_pool =
-        |pool: &str| world.pools.iter().any(|known| known.metadata.name.as_deref() == Some(pool));
+pub fn orphaned_configs(snapshot: &KubeletSnapshot<'_>) -> Vec<String> {
+    let has_pool = |pool: &str| {
+        snapshot.pools.iter().any(|known| known.metadata.name.as_deref() == Some(pool))
+    };
     let has_owner = |machine_config: &MachineConfig| {
         owner_uids(machine_config).any(|uid| {
-            world.configs.iter().any(|config| config.metadata.uid.as_deref() == Some(uid))
+            snapshot.configs.iter().any(|config| config.metadata.uid.as_deref() == Some(uid))
         })
     };
     let is_left = |machine_config: &&&MachineConfig| {
@@ -167,24 +169,24 @@ pub fn orphaned_configs(world: &KubeletSnapshot<'_>) -> Vec<String> {
             .is_some_and(|all| all.contains_key(annotation::GENERATED_BY_CONTROLLER_VERSION));
         let pool = |prefix: &str| name.strip_prefix(prefix)?.strip_suffix("-generated-kubelet");
         let has_source = match (pool("97-"), pool("98-")) {
-            (Some(pool), _) => has_pool(pool) && world.sources.node.is_some(),
-            (_, Some(pool)) => has_pool(pool) && world.has_feature_gate,
+            (Some(pool), _) => has_pool(pool) && snapshot.sources.node.is_some(),
+            (_, Some(pool)) => has_pool(pool) && snapshot.has_feature_gate,
             _ => !KUBELET_NAMING.is_name(name) || has_owner(machine_config),
         };
         is_generated && !has_source
     };
-    let left = world.machine_configs.iter().filter(is_left);
+    let left = snapshot.machine_configs.iter().filter(is_left);
     left.filter_map(|machine_config| machine_config.metadata.name.clone()).collect()
 }
 
 /// MachineConfigs of a KubeletConfig for pools that it no longer selects.
 fn no_longer_wanted(
-    world: &KubeletSnapshot<'_>,
+    snapshot: &KubeletSnapshot<'_>,
     config: &KubeletConfig,
     wanted: &[String],
 ) -> Vec<String> {
     let Some(uid) = config.metadata.uid.as_deref() else { return Vec::new() };
-    world
+    snapshot
         .machine_configs
         .iter()
         .filter(|machine_config| owner_uids(machine_config).any(|owner| owner == uid))
@@ -204,8 +206,8 @@ fn finalizers(config: &KubeletConfig, wanted: &[String]) -> Vec<String> {
     others.chain(wanted).cloned().collect()
 }
 
-fn find<'a>(world: &KubeletSnapshot<'a>, name: &str) -> Option<&'a MachineConfig> {
-    let mut all = world.machine_configs.iter();
+fn find<'a>(snapshot: &KubeletSnapshot<'a>, name: &str) -> Option<&'a MachineConfig> {
+    let mut all = snapshot.machine_configs.iter();
     all.find(|known| known.metadata.name.as_deref() == Some(name)).copied()
 }
 

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_three_verdicts_are_kept_and_one_for_older_clients() {
+    fn the_last_three_conditions_are_kept_and_one_for_older_clients() {
         let now = time("2026-01-01T00:00:00Z");
         let mut current: Option<KubeletConfigStatus> = None;
         for (generation, outcome) in
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_new_nothing_changes() {
+    fn an_unchanged_result_keeps_the_status() {
         let first = status(None, Some(1), Ok(()), &[], &time("2026-01-01T00:00:00Z"));
         assert_eq!(shown(&first), ["Accepted True Success", "Success True Success"]);
         let later = time("2026-01-02T00:00:00Z");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_odd_is_said_and_goes_again() {
+    fn warnings_are_reported_and_cleared() {
         let now = time("2026-01-01T00:00:00Z");
         let odd = ["no kubelet knows this".to_owned()];
         let first = status(None, Some(1), Ok(()), &odd, &now);

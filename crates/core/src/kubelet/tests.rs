@@ -148,7 +148,7 @@ fn the_eleventh_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn a_config_goes_with_all_that_it_made_and_leaves_what_others_put_there() {
+fn deletion_removes_generated_configs_and_keeps_foreign_finalizers() {
     let mut cluster = TestCluster::new(&["master", "worker", "infra"]);
     cluster.add("a", 1, "all", &json!({"maxPods": 1}));
     cluster.configs[0].metadata.finalizers = Some(vec!["example.com/mine".to_owned()]);
@@ -157,13 +157,13 @@ fn a_config_goes_with_all_that_it_made_and_leaves_what_others_put_there() {
     let finalizers = cluster.configs[0].metadata.finalizers.clone().unwrap();
     assert_eq!(finalizers[0], "example.com/mine");
     assert_eq!(finalizers.len(), 4);
-    let removal = cluster.with_snapshot(|world| removal(world, world.configs[0]));
+    let removal = cluster.with_snapshot(|snapshot| removal(snapshot, snapshot.configs[0]));
     assert_eq!(removal.remove.len(), 3);
     assert_eq!(removal.finalizers, ["example.com/mine"]);
 }
 
 #[test]
-fn a_pool_that_is_no_longer_selected_is_left() {
+fn configs_of_deselected_pools_are_removed() {
     let mut cluster = TestCluster::new(&["worker", "infra"]);
     cluster.add("a", 1, "all", &json!({"maxPods": 1}));
     cluster.reconcile_until_stable();
@@ -176,15 +176,15 @@ fn a_pool_that_is_no_longer_selected_is_left() {
 }
 
 #[test]
-fn what_pools_and_configs_that_are_gone_made_is_left_over() {
+fn configs_without_pool_or_owner_are_orphaned() {
     let mut cluster = TestCluster::new(&["worker", "infra"]);
     cluster.node = Some(Node::default());
     cluster.has_feature_gate = true;
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
     cluster.reconcile_until_stable();
-    let made = cluster.with_snapshot(|world| {
-        let of_node = |pool| node_config(&world.sources, pool, &[]).unwrap().machine_config;
-        let gates = features(&world.sources, "worker").unwrap().machine_config;
+    let made = cluster.with_snapshot(|snapshot| {
+        let of_node = |pool| node_config(&snapshot.sources, pool, &[]).unwrap().machine_config;
+        let gates = features(&snapshot.sources, "worker").unwrap().machine_config;
         [of_node("worker"), of_node("infra"), gates]
     });
     let version = crate::api::names::annotation::GENERATED_BY_CONTROLLER_VERSION;
@@ -206,7 +206,7 @@ fn what_pools_and_configs_that_are_gone_made_is_left_over() {
 }
 
 #[test]
-fn a_mark_of_old_is_replaced_and_does_not_hold_a_config_back() {
+fn a_legacy_finalizer_is_replaced_and_does_not_block_deletion() {
     let old = "99-worker-0a1b2c3d-0000-4000-8000-0123456789ab-kubelet".to_owned();
     let mut cluster = TestCluster::new(&["worker"]);
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
@@ -214,7 +214,7 @@ fn a_mark_of_old_is_replaced_and_does_not_hold_a_config_back() {
     let mut config = MachineConfig::default();
     config.metadata.name = Some(old.clone());
     cluster.machine_configs.push(config);
-    let removal = cluster.with_snapshot(|world| removal(world, world.configs[0]));
+    let removal = cluster.with_snapshot(|snapshot| removal(snapshot, snapshot.configs[0]));
     assert_eq!((removal.remove, removal.finalizers), (vec![old], vec![]));
     let plan = cluster.reconcile_until_stable().remove(0).unwrap();
     assert_eq!(plan.finalizers, ["99-worker-generated-kubelet"]);
@@ -222,7 +222,7 @@ fn a_mark_of_old_is_replaced_and_does_not_hold_a_config_back() {
 }
 
 #[test]
-fn all_pools_or_none() {
+fn a_config_applies_to_all_its_pools_or_to_none() {
     let mut cluster = TestCluster::new(&["master", "worker"]);
     cluster.add("a", 1, "all", &json!({"staticPodPath": ""}));
     cluster.add("b", 2, "all", &json!({"maxPods": "many"}));
@@ -234,7 +234,7 @@ fn all_pools_or_none() {
 }
 
 #[test]
-fn a_setting_without_effect_is_said() {
+fn a_setting_without_effect_is_a_warning() {
     let mut cluster = TestCluster::new(&["worker"]);
     cluster.add(
         "a",
@@ -251,7 +251,7 @@ fn a_setting_without_effect_is_said() {
 }
 
 #[test]
-fn no_kubelet_no_kubelet_config() {
+fn a_pool_without_kubelet_template_is_an_error() {
     let mut cluster = TestCluster::new(&["worker"]);
     cluster.templates = builtin_templates(BuiltinProfile::Machine);
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
@@ -263,7 +263,7 @@ fn no_kubelet_no_kubelet_config() {
 }
 
 #[test]
-fn a_field_that_nobody_knows_is_said_and_a_wrong_quantity_is_refused() {
+fn an_unknown_field_is_a_warning_and_an_invalid_quantity_an_error() {
     let mut cluster = TestCluster::new(&["worker"]);
     cluster.add("a", 1, "worker", &json!({"maxPodz": 1}));
     cluster.add("b", 2, "worker", &json!({"systemReserved": {"memory": "2Gx"}}));

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn later_reports() {
+    fn later_reports_change_only_what_is_new() {
         let mut machine = new_machine_config_node(&node("v0", "v1"), "worker");
         let mut step = |report: &NodeReport, node: &Node, second: u32| {
             let status = apply_report(&machine, node, report, &time(second));
@@ -361,7 +361,7 @@ mod tests {
         let prepared = alone(condition::UPDATE_PREPARED, ConditionStatus::True, "possible");
         let status = step(&prepared, &moving, 2).unwrap();
         assert_eq!(status.config_version.unwrap().desired, "v1");
-        // The same again, later: nothing to write, also with another child.
+        // An unchanged phase is not written, even with another child.
         assert_eq!(step(&prepared, &moving, 3), None);
         let mut again = prepared.clone();
         again.child = Some(statement(condition::CORDONED, ConditionStatus::True, "c"));
@@ -373,13 +373,13 @@ mod tests {
         let status = step(&drained, &moving, 4).unwrap();
         assert_eq!(condition_of(&status, condition::DRAINED).2, "2026-11-15T10:00:04Z");
         assert_eq!(condition_of(&status, condition::UPDATE_PREPARED).2, "2026-11-15T10:00:02Z");
-        // Pinned images may say the same again, if something else is new.
+        // A phase about pinned images is written if another field changed.
         let pinned =
             alone(condition::PINNED_IMAGE_SETS_PROGRESSING, ConditionStatus::False, "all there");
         assert!(step(&pinned, &moving, 5).is_some());
         assert_eq!(step(&pinned, &moving, 6), None);
         assert!(step(&pinned, &node("v1", "v1"), 6).is_some());
-        // The update is over: the steps become history.
+        // The update has finished: the steps become history.
         let updated = alone(condition::UPDATED, ConditionStatus::True, "Node n Updated");
         let status = step(&updated, &node("v1", "v1"), 7).unwrap();
         let history = "Action during update to v1: drained";

@@ -177,17 +177,17 @@ impl<'a> NodeView<'a> {
 
     /// Whether it runs the pool's config and image. A desired image in a pool without one does not match.
     #[must_use]
-    pub fn is_updated_to<'b>(self, goal: impl Into<RolloutTarget<'b>>) -> bool {
-        let goal = goal.into();
-        self.is_done() && self.desired_config() == goal.config && !self.needs_target(goal)
+    pub fn is_updated_to<'b>(self, target: impl Into<RolloutTarget<'b>>) -> bool {
+        let target = target.into();
+        self.is_done() && self.desired_config() == target.config && !self.needs_target(target)
     }
 
     /// Whether the target has to be written to its annotations.
     #[must_use]
-    pub fn needs_target<'b>(self, goal: impl Into<RolloutTarget<'b>>) -> bool {
-        let goal = goal.into();
-        match goal.image {
-            None => self.desired_config() != goal.config || self.has_desired_image(),
+    pub fn needs_target<'b>(self, target: impl Into<RolloutTarget<'b>>) -> bool {
+        let target = target.into();
+        match target.image {
+            None => self.desired_config() != target.config || self.has_desired_image(),
             Some(image) => {
                 image.pull_spec.is_empty()
                     || self.annotation(annotation::DESIRED_IMAGE) != Some(image.pull_spec)

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_depends_on_what_it_was_decided_on_and_on_nothing_else() {
+    fn a_patch_tests_only_its_preconditions() {
         let node = node(json!({
             "metadata": {
                 "labels": {"role": "worker"},
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_made() {
+    fn missing_maps_are_created() {
         let patch =
             json!({"metadata": {"annotations": {"a": "b"}}, "spec": {"unschedulable": null}});
         assert_eq!(

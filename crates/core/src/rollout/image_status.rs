@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_gives_its_image_up_takes_it_from_its_machines() {
+    fn a_pool_that_leaves_image_mode_removes_the_image_from_its_machines() {
         let pool = pool(false);
         let layered = node("rendered-layered-1", Some(IMAGE));
         let goal = PoolLayering::default().target(&pool);

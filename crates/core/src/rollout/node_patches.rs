@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_that_will_be_updated_carry_the_taint_and_others_do_not() {
+    fn machines_to_be_updated_have_the_taint() {
         let keys = |patch: Option<Value>| {
             patch.map(|patch| match &patch["spec"]["taints"] {
                 Value::Array(taints) => {

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn only_old_ones_that_nobody_refers_to_go() {
+    fn only_old_unreferenced_configs_are_removable() {
         let mut rendered: Vec<MachineConfig> =
             (0..20).map(|n| config(&format!("rendered-worker-{n:02}"), n, None)).collect();
         rendered.extend((0..12).map(|n| config(&format!("rendered-x-{n:02}"), n, Some("infra"))));

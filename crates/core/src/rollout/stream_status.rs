@@ -36,7 +36,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn a_stream_is_reported_where_all_run_it_and_nothing_overrides_it() {
+    fn a_stream_is_reported_if_all_machines_run_it_without_override() {
         let streams: OSImageStream = serde_json::from_value(json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "OSImageStream",
             "metadata": {"name": "cluster"}, "spec": {"defaultStream": "a"},

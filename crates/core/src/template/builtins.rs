@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_format_is_cut_at_its_directives() {
+    fn a_format_is_split_at_its_directives() {
         for (format, expected) in [
             ("a%sb", vec!["a", "%s", "b"]),
             ("%-5.2f%%|", vec!["%-5.2f", "%%", "|"]),

@@ -5,7 +5,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// A required directory is missing.
-    #[error("templates: the folder {0:?} is not there")]
+    #[error("templates: directory {0:?} does not exist (create it, or name another directory)")]
     NoDirectory(String),
     /// A file is in the place of a directory.
     #[error("expected template directory, {0:?} is not a directory")]

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn both_names_of_the_registry_are_there_once() {
+    fn both_registry_names_are_added_once() {
         let plain = r#"{"auths":{"q.io":{"auth":"eA=="}}, "x": "<"}"#;
         let first = merged(plain, "secret", "c.example.com").unwrap();
         assert_eq!(
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_and_nothing_secret_said() {
+    fn errors_name_the_missing_field_and_no_secret() {
         for (pull_secret, password, domain, expected) in [
             ("{}", "hush", "a.b", "missing 'auths'"),
             ("hush", "hush", "a.b", "no JSON at line 1"),

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_follow_platform_and_shape() {
+    fn layers_follow_platform_and_topology() {
         let platform = |name: &str| json!({"platformStatus": {"type": name}});
         for (status, expected) in [
             (platform("None"), "_base none"),

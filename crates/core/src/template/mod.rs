@@ -172,15 +172,15 @@ impl<'a> TemplateRenderer<'a> {
 
     fn render_role(&self, role: &str) -> Result<Vec<MachineConfig>, TemplateError> {
         let built_in = [object::POOL_WORKER, object::POOL_MASTER, object::POOL_ARBITER];
-        let folder = if built_in.contains(&role) { role } else { object::POOL_WORKER };
-        if !self.templates.has_directory(&[folder])? {
-            return Err(TemplateError::NoDirectory(folder.to_owned()));
+        let directory = if built_in.contains(&role) { role } else { object::POOL_WORKER };
+        if !self.templates.has_directory(&[directory])? {
+            return Err(TemplateError::NoDirectory(directory.to_owned()));
         }
-        let names = self.templates.directories_in(&[folder]);
+        let names = self.templates.directories_in(&[directory]);
         names
             .iter()
             .enumerate()
-            .map(|(index, name)| self.machine_config(role, folder, name, index == 0))
+            .map(|(index, name)| self.machine_config(role, directory, name, index == 0))
             .collect()
     }
 
@@ -188,7 +188,7 @@ impl<'a> TemplateRenderer<'a> {
     fn machine_config(
         &self,
         role: &str,
-        folder: &str,
+        directory: &str,
         name: &str,
         is_first: bool,
     ) -> Result<MachineConfig, TemplateError> {
@@ -196,7 +196,7 @@ impl<'a> TemplateRenderer<'a> {
         if is_first {
             bases.push(vec![COMMON]);
         }
-        bases.push(vec![folder, name]);
+        bases.push(vec![directory, name]);
         let (mut files, mut units) = (BTreeMap::new(), BTreeMap::new());
         let mut extensions = BTreeMap::new();
         for base in &bases {
@@ -236,11 +236,11 @@ impl<'a> TemplateRenderer<'a> {
         layer: &[&str],
         kind: &str,
     ) -> Result<(), TemplateError> {
-        let folder = [layer, &[kind]].concat();
-        if !self.templates.has_directory(&folder)? {
+        let directory = [layer, &[kind]].concat();
+        if !self.templates.has_directory(&directory)? {
             return Ok(());
         }
-        for template in self.templates.files_below(&folder) {
+        for template in self.templates.files_below(&directory) {
             if template.contents.is_empty() {
                 into.remove(template.base_name());
                 continue;

@@ -13,8 +13,8 @@ pub enum BuiltinProfile {
 
 /// A file with its path below the directory of its profile.
 macro_rules! files {
-    ($folder:literal: $($path:literal),* $(,)?) => {
-        &[$(($path, include_str!(concat!("../../../../templates/", $folder, "/", $path)))),*]
+    ($directory:literal: $($path:literal),* $(,)?) => {
+        &[$(($path, include_str!(concat!("../../../../templates/", $directory, "/", $path)))),*]
     };
 }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_kubernetes_gets_what_it_needs() {
+    fn the_kubernetes_profile_has_its_files_and_units() {
         let more = json!({
             "proxy": {"httpProxy": "http://p:3128"},
             "additionalTrustBundle": "LS0t",
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_needed_is_not_there() {
+    fn optional_files_are_omitted() {
         let made = made(BuiltinProfile::Kubernetes, &json!({}));
         let (_, found) = &made[1];
         for what in
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_gets_next_to_nothing() {
+    fn the_machine_profile_is_almost_empty() {
         let made = made(BuiltinProfile::Machine, &json!({}));
         let expected = ["/etc/machinist/role", "/etc/mco/proxy.env"].map(str::to_owned);
         assert_eq!(made.len(), 2);
@@ -187,11 +187,11 @@ mod tests {
         }
     }
 
-    /// Everything in the folder is in the program.
+    /// Every file in the directory is embedded in the binary.
     #[test]
-    fn no_template_is_forgotten() {
-        fn walk(folder: &Path, base: &Path, into: &mut BTreeSet<String>) {
-            for entry in std::fs::read_dir(folder).unwrap() {
+    fn every_template_is_embedded() {
+        fn walk(directory: &Path, base: &Path, into: &mut BTreeSet<String>) {
+            for entry in std::fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
                     walk(&path, base, into);
@@ -201,8 +201,8 @@ mod tests {
             }
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../templates");
-        for (folder, files) in [("kubernetes", KUBERNETES), ("machine", MACHINE)] {
-            let base = root.join(folder);
+        for (directory, files) in [("kubernetes", KUBERNETES), ("machine", MACHINE)] {
+            let base = root.join(directory);
             let mut found = BTreeSet::new();
             walk(&base, &base, &mut found);
             assert_eq!(found, files.iter().map(|(path, _)| (*path).to_owned()).collect());

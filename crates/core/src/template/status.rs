@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_three_holds_and_nothing_changes_twice() {
+    fn exactly_one_condition_is_true_and_unchanged_results_are_kept() {
         let now = Time("2026-01-01T00:00:00Z".parse().unwrap());
         let later = Time("2026-01-02T00:00:00Z".parse().unwrap());
         let shown = |status: &ControllerConfigStatus| {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_generation_is_begun_once_and_what_was_complete_no_longer_is() {
+    fn a_new_generation_sets_running_once_and_clears_completed() {
         let now = Time("2026-01-01T00:00:00Z".parse().unwrap());
         let good = status(None, Some(3), Ok(()), vec![], "v1", &now);
         assert_eq!(running(Some(&good), Some(3), "v1", &now), None);
@@ -126,9 +126,9 @@ mod tests {
     fn removed_certificates_are_no_longer_reported() {
         let now = Time("2026-01-01T00:00:00Z".parse().unwrap());
         let certificate = ControllerCertificate { subject: "CN=a".into(), ..Default::default() };
-        let told = status(None, Some(1), Ok(()), vec![certificate], "v1", &now);
-        assert_eq!(told.controller_certificates.as_ref().map(Vec::len), Some(1));
-        let none = status(Some(&told), Some(1), Ok(()), vec![], "v1", &now);
+        let reported = status(None, Some(1), Ok(()), vec![certificate], "v1", &now);
+        assert_eq!(reported.controller_certificates.as_ref().map(Vec::len), Some(1));
+        let none = status(Some(&reported), Some(1), Ok(()), vec![], "v1", &now);
         assert_eq!(none.controller_certificates, Some(vec![]));
     }
 }

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_go_refuses_is_refused() {
+    fn invalid_syntax_is_refused_like_in_go() {
         for text in [
             "{{if .A}}",
             "{{end}}",
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_reads_is_let_pass() {
+    fn valid_syntax_is_accepted_like_in_go() {
         for text in [
             "",
             "}}",

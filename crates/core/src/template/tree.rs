@@ -43,8 +43,8 @@ impl TemplateTree {
     /// Adds a file by its path below the template directory, and its parent directories.
     pub fn add_file(&mut self, path: &str, contents: impl Into<Vec<u8>>) {
         let path = split_path(path);
-        if let Some((_, folder)) = path.split_last() {
-            self.add_directories(folder);
+        if let Some((_, directory)) = path.split_last() {
+            self.add_directories(directory);
         }
         self.files.insert(path, contents.into());
     }
@@ -88,8 +88,8 @@ impl TemplateTree {
     pub(super) fn directories_in(&self, path: &[&str]) -> Vec<&str> {
         self.directories
             .iter()
-            .filter(|folder| folder.len() == path.len() + 1 && starts_with(folder, path))
-            .filter_map(|folder| folder.last().map(String::as_str))
+            .filter(|directory| directory.len() == path.len() + 1 && starts_with(directory, path))
+            .filter_map(|directory| directory.last().map(String::as_str))
             .collect()
     }
 

@@ -32,7 +32,7 @@ pub(crate) const CORE: Table = &[
     ("template", "api generated_config go ignition tls_profile"),
     ("kubelet", "api generated_config go template tls_profile"),
     // MachineConfigs become a pool's rendered config.
-    ("render", "api go ignition os reconcile_check validate"),
+    ("render", "api go hex ignition os reconcile_check validate"),
     ("generate", "api container_runtime generated_config kubelet render template"),
     // A config on a machine: what a change means and does there.
     ("diff", "api ignition reconcile_check secrets"),

@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(
+        fn written_files_are_parsed_back(
             search in prop::option::of(prop::collection::vec(texts(), 0..3)),
             credential_helpers in prop::option::of(prop::collection::vec(texts(), 0..3)),
             short_name_mode in texts(), layer_store_helper in texts(),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_named() {
+    fn a_wrong_type_is_an_error_with_the_field() {
         let problem = RegistriesConf::parse("[[registry]]\nlocation = 1\n").unwrap_err();
         assert_eq!(problem.to_string(), "registry[0].location has to be a text");
         let inline =

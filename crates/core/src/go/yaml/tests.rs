@@ -36,7 +36,7 @@ fn floats() {
 }
 
 #[test]
-fn go_refuses_what_is_no_yaml_stream() {
+fn forbidden_characters_are_errors() {
     let refused = |value: Value| go_yaml_error(&value);
     assert_eq!(refused(json!(["\u{7f}"])), Some(GoYamlError::Character('\u{7f}')));
     assert_eq!(refused(json!({"a\u{9f}": 1})), Some(GoYamlError::Character('\u{9f}')));
@@ -51,14 +51,14 @@ fn go_refuses_what_is_no_yaml_stream() {
 
 /// Refused values are written with escapes, as if they had been read.
 #[test]
-fn refused_values_are_written_nevertheless() {
+fn refused_values_are_written_anyway() {
     assert_eq!(to_go_yaml(&json!("a\u{7f}\u{9f}\u{fffe}")), "\"a\\x7F\\x9F\\uFFFE\"\n");
     assert_eq!(to_go_yaml(&json!("a\u{85}--- b")), "a --- b\n");
 }
 
 /// Go returns one of three orders here; we always return the same one.
 #[test]
-fn keys_without_an_order_are_still_written_once_each() {
+fn keys_without_a_total_order_are_written_once_each() {
     let keys = ["2", "10", "1a", "02", "1-", "10a", "9", "11"];
     let map: Value = keys.iter().map(|key| ((*key).to_owned(), json!(1))).collect();
     let yaml = to_go_yaml(&map);

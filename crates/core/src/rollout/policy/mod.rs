@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn without_annotations_nothing_is_special() {
+    fn the_default_policy_has_no_restrictions() {
         assert_eq!(
             RolloutPolicy::from_annotations(&pool(&json!({}))),
             Ok(RolloutPolicy::default())
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_them() {
+    fn every_annotation_is_parsed() {
         let policy = RolloutPolicy::from_annotations(&pool(&json!({
             machinist::CANARY: "2", machinist::CANARY_SOAK: "1h30m", machinist::REBOOT: "deferred",
             machinist::MAX_FAILURES: " 0 ", machinist::BAD_CONFIGS: "b, a,,",
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_name_pool_annotation_value_and_remedy() {
+    fn errors_name_pool_annotation_value_and_remedy() {
         for (annotation, value) in [
             (machinist::CANARY, "-1"),
             (machinist::CANARY, "10%"),

@@ -177,7 +177,7 @@ mod tests {
         Time(text.parse().unwrap())
     }
 
-    /// Walks from opening to closing, and checks with each that the other agrees.
+    /// Steps from opening to closing and checks that both functions agree.
     fn walk(text: &str, from: &str, steps: usize) -> Vec<String> {
         let windows = MaintenanceWindows::parse(text).unwrap();
         let mut now = time(from);
@@ -251,7 +251,7 @@ mod tests {
     /// Berlin: forward on 2026-03-29 at 01:00 UTC (02:00 becomes 03:00), back on 2026-10-25 at
     /// 01:00 UTC (03:00 becomes 02:00).
     #[test]
-    fn clocks_that_change() {
+    fn daylight_saving_changes() {
         let cases: [(&str, &str, &[&str]); 7] = [
             // The clock goes from 02:00 to 03:00: one hour less, the same hours on the clock.
             (
@@ -259,19 +259,19 @@ mod tests {
                 "2026-03-28T00:00:00Z",
                 &["2026-03-29T00:00:00Z", "2026-03-29T03:00:00Z"],
             ),
-            // It starts in the hour that is not there.
+            // It starts in the skipped hour.
             (
                 "Sun 02:30-05:00 Europe/Berlin",
                 "2026-03-28T00:00:00Z",
                 &["2026-03-29T01:00:00Z", "2026-03-29T03:00:00Z"],
             ),
-            // It ends in it.
+            // It ends in the skipped hour.
             (
                 "Sun 01:30-02:30 Europe/Berlin",
                 "2026-03-28T00:00:00Z",
                 &["2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z"],
             ),
-            // It lies in it: not this week.
+            // It is inside the skipped hour: no window this week.
             (
                 "Sun 02:00-03:00 Europe/Berlin",
                 "2026-03-28T00:00:00Z",
@@ -283,13 +283,13 @@ mod tests {
                 "2026-10-24T00:00:00Z",
                 &["2026-10-24T23:00:00Z", "2026-10-25T04:00:00Z"],
             ),
-            // It lies in the hour that comes twice: the first time counts.
+            // It is inside the repeated hour: the first occurrence counts.
             (
                 "Sun 02:00-02:30 Europe/Berlin",
                 "2026-10-24T00:00:00Z",
                 &["2026-10-25T00:00:00Z", "2026-10-25T00:30:00Z", "2026-11-01T01:00:00Z"],
             ),
-            // Summer and winter by the clock of the place.
+            // Summer and winter time of the zone.
             (
                 "Sat 22:00-04:00 Europe/Berlin",
                 "2026-10-24T00:00:00Z",
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_window() {
+    fn invalid_windows_are_errors() {
         for (text, problem) in [
             ("", "empty"),
             ("02:00-05:00 UTC;", "empty"),
