@@ -1,6 +1,5 @@
 //! ContainerRuntimeConfig: validates CRI-O settings and converts them to files.
 
-use kube::ResourceExt as _;
 
 use super::base_files::BaseFiles;
 use super::storage_conf::{self, StorageConfChanges};
@@ -10,7 +9,7 @@ use crate::api::{
     Quantity,
 };
 use crate::generated_config::naming::{AssignedNames, ConfigNaming, NamedSource};
-use crate::generated_config::{GenerateError, GeneratedConfig, GeneratedFile, machine_config};
+use crate::generated_config::{GenerateError, GeneratedConfig, GeneratedFile, SourceRef, machine_config};
 
 /// CRI-O's drop-in directory.
 const CRIO_CONF_DIR: &str = "/etc/crio/crio.conf.d";
@@ -89,7 +88,7 @@ pub fn generate(
     }
     Ok(GeneratedConfig {
         machine_config: machine_config(name, pool, &files),
-        from: vec![object(config)],
+        from: vec![object(config).to_string()],
         warnings,
     })
 }
@@ -257,8 +256,8 @@ fn paths(stores: &Option<Vec<AdditionalStore>>) -> Vec<String> {
     stores.iter().flatten().map(|store| store.path.clone()).collect()
 }
 
-fn object(config: &ContainerRuntimeConfig) -> String {
-    format!("{} {}", CONTAINER_RUNTIME_NAMING.kind, config.name_any())
+fn object(config: &ContainerRuntimeConfig) -> SourceRef {
+    SourceRef::of(config)
 }
 
 fn error(

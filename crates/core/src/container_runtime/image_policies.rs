@@ -9,7 +9,7 @@ use super::registry_lists::RegistryLists;
 use super::scope::is_inside;
 use super::signature_requirement::requirement;
 use crate::api::config::{ClusterImagePolicy, ImagePolicy, ImageSigstoreVerificationPolicy};
-use crate::generated_config::GenerateError;
+use crate::generated_config::{GenerateError, SourceRef};
 
 /// The requirements by scope.
 pub(super) type ScopeRequirements = BTreeMap<String, Vec<Value>>;
@@ -59,7 +59,7 @@ pub(super) fn policies(
 ) -> Result<ImagePolicies, GenerateError> {
     let mut policies = ImagePolicies::default();
     for policy in cluster {
-        let object = format!("ClusterImagePolicy {}", policy.name_any());
+        let object = SourceRef::of(*policy);
         let required = policy_requirement(&object, policy.spec.policy.as_ref())?;
         for (at, scope) in policy.spec.scopes.iter().flatten().enumerate() {
             check(&object, "clusterimagePolicy", at, scope, lists)?;
@@ -68,7 +68,7 @@ pub(super) fn policies(
     }
     for policy in namespaced {
         let namespace = policy.namespace().unwrap_or_default();
-        let object = format!("ImagePolicy {namespace}/{}", policy.name_any());
+        let object = SourceRef::of(*policy);
         let required = policy_requirement(&object, policy.spec.policy.as_ref())?;
         let mut conflicting = Vec::new();
         for (at, scope) in policy.spec.scopes.iter().flatten().enumerate() {
@@ -89,11 +89,11 @@ pub(super) fn policies(
 }
 
 fn policy_requirement(
-    object: &str,
+    object: &SourceRef,
     policy: Option<&ImageSigstoreVerificationPolicy>,
 ) -> Result<Value, GenerateError> {
     let problem = |(field, message, remedy): (String, String, &str)| GenerateError {
-        object: object.to_owned(),
+        object: object.clone(),
         field: format!("spec.policy{field}"),
         message,
         remedy: remedy.to_owned(),
@@ -105,7 +105,7 @@ fn policy_requirement(
 
 /// A policy for images that are blocked or not allowed is an error.
 fn check(
-    object: &str,
+    object: &SourceRef,
     kind: &str,
     at: usize,
     scope: &str,
@@ -122,7 +122,7 @@ fn check(
         return Ok(());
     };
     Err(GenerateError {
-        object: object.to_owned(),
+        object: object.clone(),
         field: format!("spec.scopes[{at}]"),
         message: format!("{kind} configured for the scope {scope} {message}"),
         remedy: format!("{remedy}, or remove the scope"),

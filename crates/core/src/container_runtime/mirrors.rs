@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use kube::ResourceExt as _;
 
 use super::mirror_order::PrecedenceGraph;
 use super::scope::{is_mirror, is_source};
 use crate::api::ImageContentSourcePolicy;
 use crate::api::config::{ImageDigestMirrorSet, ImageMirrors, ImageTagMirrorSet};
-use crate::generated_config::GenerateError;
+use crate::generated_config::{GenerateError, SourceRef};
 
 /// The policy that never contacts the source.
 const NEVER: &str = "NeverContactSource";
@@ -27,7 +26,7 @@ pub(super) enum PullBy {
 /// One entry of one object: a source and its mirrors.
 #[derive(Clone, Debug)]
 pub(super) struct MirrorEntry<'a> {
-    pub(super) object: String,
+    pub(super) object: SourceRef,
     pub(super) field: String,
     pub(super) source: &'a str,
     pub(super) mirrors: Vec<&'a str>,
@@ -54,12 +53,12 @@ pub(super) fn mirror_entries<'a>(
 ) -> Result<Vec<MirrorEntry<'a>>, GenerateError> {
     let mut entries = Vec::new();
     for set in digest {
-        let object = format!("ImageDigestMirrorSet {}", set.name_any());
+        let object = SourceRef::of(*set);
         let mirrors = set.spec.image_digest_mirrors.as_deref().unwrap_or_default();
         add(&mut entries, &object, "imageDigestMirrors", mirrors, PullBy::Digest)?;
     }
     for policy in old {
-        let object = format!("ImageContentSourcePolicy {}", policy.name_any());
+        let object = SourceRef::of(*policy);
         let mirrors = policy.spec.repository_digest_mirrors.as_deref().unwrap_or_default();
         entries.extend(mirrors.iter().enumerate().map(|(at, set)| MirrorEntry {
             object: object.clone(),
@@ -71,7 +70,7 @@ pub(super) fn mirror_entries<'a>(
         }));
     }
     for set in tag {
-        let object = format!("ImageTagMirrorSet {}", set.name_any());
+        let object = SourceRef::of(*set);
         let mirrors = set.spec.image_tag_mirrors.as_deref().unwrap_or_default();
         add(&mut entries, &object, "imageTagMirrors", mirrors, PullBy::Tag)?;
     }
@@ -80,7 +79,7 @@ pub(super) fn mirror_entries<'a>(
 
 fn add<'a>(
     entries: &mut Vec<MirrorEntry<'a>>,
-    object: &str,
+    object: &SourceRef,
     field: &str,
     sets: &'a [ImageMirrors],
     by: PullBy,
@@ -88,7 +87,7 @@ fn add<'a>(
     for (at, set) in sets.iter().enumerate() {
         let policy = set.mirror_source_policy.as_deref().filter(|policy| !policy.is_empty());
         let entry = MirrorEntry {
-            object: object.to_owned(),
+            object: object.clone(),
             field: format!("spec.{field}[{at}]"),
             source: &set.source,
             mirrors: set.mirrors.iter().flatten().map(String::as_str).collect(),

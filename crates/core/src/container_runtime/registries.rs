@@ -19,7 +19,7 @@ use crate::api::config::{
 use crate::api::names::object::{POOL_ARBITER, POOL_MASTER, POOL_WORKER};
 use crate::api::names::{MAX_MACHINE_CONFIG_BYTES, label};
 use crate::api::{ImageContentSourcePolicy, MachineConfig, MachineConfigPool, selector};
-use crate::generated_config::{GenerateError, GeneratedConfig, GeneratedFile, machine_config};
+use crate::generated_config::{GenerateError, GeneratedConfig, GeneratedFile, SourceRef, machine_config};
 
 /// The path of `registries.conf`.
 pub const REGISTRIES_CONF: &str = "/etc/containers/registries.conf";
@@ -114,11 +114,7 @@ impl RegistryInputs<'_> {
         fn named<'a, K: kube::Resource<DynamicType = ()> + 'a>(
             objects: impl IntoIterator<Item = &'a &'a K>,
         ) -> Vec<String> {
-            let name = |object: &&K| match object.namespace() {
-                Some(namespace) => format!("{} {namespace}/{}", K::kind(&()), object.name_any()),
-                None => format!("{} {}", K::kind(&()), object.name_any()),
-            };
-            objects.into_iter().map(name).collect()
+            objects.into_iter().map(|object| SourceRef::of(*object).to_string()).collect()
         }
         let mut objects = named(&self.image);
         objects.extend(named(&self.content_source_policies));
@@ -183,7 +179,7 @@ fn check_size(files: Vec<GeneratedFile>, name: &str) -> Result<Vec<GeneratedFile
     let size: usize = files.iter().map(|file| file.contents.len().div_ceil(3) * 4).sum();
     if size > MAX_MACHINE_CONFIG_BYTES {
         return Err(GenerateError {
-            object: format!("MachineConfig {name}"),
+            object: SourceRef::new("MachineConfig", name),
             field: "spec.config".to_owned(),
             message: format!("is too large ({size} bytes, max {MAX_MACHINE_CONFIG_BYTES} bytes)"),
             remedy: "mirror whole registries or namespaces instead of single repositories"
@@ -303,7 +299,7 @@ impl RegistriesPlan<'_> {
 /// The error of an invalid base file.
 fn template_file_error(path: &str, message: String) -> GenerateError {
     GenerateError {
-        object: "the templates".to_owned(),
+        object: SourceRef::new("the templates", ""),
         field: path.to_owned(),
         message,
         remedy: "fix the template".to_owned(),
@@ -314,7 +310,7 @@ fn wildcard_error(entries: &[MirrorEntry<'_>], problem: &WildcardMirrorsError) -
     let WildcardMirrorsError { source, inside } = problem;
     let entry = entries.iter().find(|entry| entry.source == source);
     GenerateError {
-        object: entry.map_or_else(String::new, |entry| entry.object.clone()),
+        object: entry.map(|entry| entry.object.clone()).unwrap_or_default(),
         field: entry.map_or_else(String::new, |entry| format!("{}.source", entry.field)),
         message: format!(
             "the mirrors of {source:?} cannot be carried over to {inside:?} inside it"

@@ -7,7 +7,7 @@ use super::registries_conf::{RegistriesConf, RegistryEdits, WildcardMirrorsError
 use super::registry_lookup::{find_registry, pull_sources};
 use super::scope::is_inside;
 use crate::api::config::RegistrySources;
-use crate::generated_config::GenerateError;
+use crate::generated_config::{GenerateError, SourceRef};
 
 /// The effective lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) struct RegistryLists {
 /// Parses the release image.
 pub(super) fn parse_release_image(image: &str) -> Result<ImageReference<'_>, GenerateError> {
     image_reference::parse(image).ok_or_else(|| GenerateError {
-        object: "ClusterVersion version".to_owned(),
+        object: SourceRef::new("ClusterVersion", "version"),
         field: "status.desired.image".to_owned(),
         message: format!("error parsing reference of release image {image:?}"),
         remedy: "it has to be a full name: host/path@sha256:…".to_owned(),
@@ -124,7 +124,7 @@ pub(super) fn release_blocked_error(scopes: &[String], release: &str) -> Generat
 
 fn error(field: &str, message: String, remedy: &str) -> GenerateError {
     GenerateError {
-        object: "Image cluster".to_owned(),
+        object: SourceRef::new("Image", "cluster"),
         field: format!("spec.registrySources.{field}"),
         message,
         remedy: remedy.to_owned(),

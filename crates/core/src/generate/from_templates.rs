@@ -2,7 +2,7 @@
 
 use super::{GenerateOutput, GenerateSources};
 use crate::api::names::object;
-use crate::generated_config::{GenerateError, GeneratedConfig};
+use crate::generated_config::{GenerateError, GeneratedConfig, SourceRef};
 use crate::kubelet::{self, KubeletSnapshot, features, node_config};
 use crate::template;
 
@@ -25,7 +25,7 @@ pub(super) fn templates(sources: &GenerateSources<'_>) -> GenerateOutput {
 #[must_use]
 pub fn template_error(message: String) -> GenerateError {
     GenerateError {
-        object: format!("ControllerConfig {}", object::CONTROLLER_CONFIG),
+        object: SourceRef::new("ControllerConfig", object::CONTROLLER_CONFIG),
         field: "spec".to_owned(),
         message,
         remedy: "fix the named template or the ControllerConfig".to_owned(),
@@ -42,11 +42,11 @@ pub(super) fn kubelets(sources: &GenerateSources<'_>) -> GenerateOutput {
     for pool in sources.pools.iter().filter_map(|pool| pool.metadata.name.as_deref()) {
         if base.node.is_some() {
             let result = node_config(base, pool, &[]);
-            add(&mut made, "Node cluster", result.map_err(|error| error.to_string()));
+            add(&mut made, "Node", result.map_err(|error| error.to_string()));
         }
         if sources.has_feature_gate {
             let result = features(base, pool);
-            add(&mut made, "FeatureGate cluster", result.map_err(|error| error.to_string()));
+            add(&mut made, "FeatureGate", result.map_err(|error| error.to_string()));
         }
     }
     let snapshot = KubeletSnapshot {
@@ -66,11 +66,11 @@ pub(super) fn kubelets(sources: &GenerateSources<'_>) -> GenerateOutput {
     made
 }
 
-fn add(made: &mut GenerateOutput, object: &str, result: Result<GeneratedConfig, String>) {
+fn add(made: &mut GenerateOutput, kind: &str, result: Result<GeneratedConfig, String>) {
     match result {
         Ok(generated) => made.generated.push(generated),
         Err(message) => made.errors.push(GenerateError {
-            object: object.to_owned(),
+            object: SourceRef::new(kind, object::CLUSTER),
             field: "spec".to_owned(),
             message,
             remedy: "fix it, or the templates of the pool".to_owned(),
@@ -82,7 +82,7 @@ fn add(made: &mut GenerateOutput, object: &str, result: Result<GeneratedConfig, 
 #[must_use]
 pub fn missing_base_error(config: &crate::api::KubeletConfig) -> GenerateError {
     GenerateError {
-        object: format!("KubeletConfig {}", config.metadata.name.as_deref().unwrap_or_default()),
+        object: SourceRef::of(config),
         field: "spec".to_owned(),
         message: format!(
             "there is no ControllerConfig {}, so there is no kubelet configuration to change",

@@ -67,7 +67,8 @@ mod tests {
             (pending("InvalidPolicy", "x"), 2, Some(1)),
             (None, 1, Some(0)),
         ] {
-            let found = written(&first, said.clone(), generation).map(|conditions| conditions.len());
+            let found =
+                written(&first, said.clone(), generation).map(|conditions| conditions.len());
             assert_eq!(found, expected, "{said:?} {generation}");
         }
         assert_eq!(written(&[], None, 1), None, "a policy in effect needs no status");

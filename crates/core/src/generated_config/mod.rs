@@ -10,7 +10,7 @@ pub mod naming;
 pub mod reconcile;
 pub mod status;
 
-pub use error::GenerateError;
+pub use error::{GenerateError, SourceRef};
 pub use file::{GeneratedFile, decoded_files, machine_config};
 
 use serde::Serialize;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::core::ObjectMeta;
 
-use super::{GenerateError, legacy_names};
+use super::{GenerateError, SourceRef, legacy_names};
 use crate::api::MachineConfigPool;
 use crate::api::names::{MAX_NAME_SUFFIX, annotation};
 use crate::api::selector;
@@ -74,7 +74,7 @@ impl ConfigNaming {
     ) -> Result<Vec<&'p MachineConfigPool>, GenerateError> {
         let name = member.metadata.name.as_deref().unwrap_or_default();
         let error = |message: String, remedy: &str| GenerateError {
-            object: format!("{} {name}", self.kind),
+            object: SourceRef::new(self.kind, name),
             field: "spec.machineConfigPoolSelector".to_owned(),
             message,
             remedy: remedy.to_owned(),
@@ -206,10 +206,9 @@ impl ConfigNaming {
         let next = numbers.max().unwrap_or_default() + 1;
         if next > MAX_NAME_SUFFIX {
             return Err(GenerateError {
-                object: format!(
-                    "{} {}",
+                object: SourceRef::new(
                     self.kind,
-                    member.metadata.name.as_deref().unwrap_or_default()
+                    member.metadata.name.as_deref().unwrap_or_default(),
                 ),
                 field: "metadata.name".to_owned(),
                 message: self.limit_message.to_owned(),

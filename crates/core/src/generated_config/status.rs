@@ -41,6 +41,7 @@ pub fn conditions(
 
 #[cfg(test)]
 mod tests {
+    use super::super::SourceRef;
     use super::*;
 
     #[test]
@@ -53,7 +54,7 @@ mod tests {
         let mut all = good;
         for number in 0..20 {
             let error = GenerateError {
-                object: "ContainerRuntimeConfig a".to_owned(),
+                object: SourceRef::new("ContainerRuntimeConfig", "a"),
                 field: "spec.x".to_owned(),
                 message: format!("wrong {number}"),
                 remedy: "fix it".to_owned(),

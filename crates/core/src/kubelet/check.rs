@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::base::CONFIGURATION;
 use crate::api::names::{label, object};
 use crate::api::{KubeletConfig, MachineConfigPool, QuantityValue};
-use crate::generated_config::GenerateError;
+use crate::generated_config::{GenerateError, SourceRef};
 use crate::go::json;
 use crate::go::types::KUBELET;
 
@@ -29,9 +29,8 @@ impl KubeletConfigError {
     /// Adds the name of the object.
     #[must_use]
     pub fn for_object(self, config: &KubeletConfig) -> GenerateError {
-        let name = config.metadata.name.as_deref().unwrap_or_default();
         GenerateError {
-            object: format!("KubeletConfig {name}"),
+            object: SourceRef::of(config),
             field: self.field,
             message: self.message,
             remedy: self.remedy,

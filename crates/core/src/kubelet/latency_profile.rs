@@ -8,7 +8,7 @@ use super::machine_config::KUBELET_CONF;
 use crate::api::MachineConfig;
 use crate::api::config::Node;
 use crate::api::names::object;
-use crate::generated_config::GenerateError;
+use crate::generated_config::{GenerateError, SourceRef};
 use crate::go::types::KUBELET;
 use crate::go::{json, yaml};
 use crate::template::decoded_file;
@@ -33,7 +33,7 @@ impl RefusedLatencyChange {
     #[must_use]
     pub fn generate_error(&self) -> GenerateError {
         GenerateError {
-            object: format!("Node {}", object::CLUSTER),
+            object: SourceRef::new("Node", object::CLUSTER),
             field: "spec.workerLatencyProfile".to_owned(),
             message: self.message.clone(),
             remedy: "set MediumUpdateAverageReaction first, and wait until the pool is updated"

@@ -1,15 +1,15 @@
-//! The operator's events: what a reconcile pass changed in its conditions.
+//! The events of the operator: what a pass changed in its conditions and certificates. Decided here, recorded by the shell.
 
 use super::certificates::CertificateStep;
 use super::conditions::{AVAILABLE, DEGRADED, PROGRESSING};
 use crate::api::{Condition, find_condition};
 
-/// One event.
+/// One event about MachineConfiguration `cluster`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorEvent {
-    /// The reason, in CamelCase.
+    /// The reason, in camel case.
     pub reason: &'static str,
-    /// Whether it is a warning.
+    /// Whether a person should look at it.
     pub warning: bool,
     /// The message.
     pub message: String,
@@ -21,24 +21,39 @@ impl OperatorEvent {
         Self { reason, warning: false, message: message.into() }
     }
 
-    /// An event that needs attention.
+    /// An event that a person should look at.
     pub(super) fn warning(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, warning: true, message: message.into() }
     }
 }
 
-/// The events for the changes of the conditions.
+/// The releases of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReleaseChange<'a> {
+    /// The release that the controller had before the pass, if there was one.
+    pub from: Option<&'a str>,
+    /// The release that is deployed.
+    pub to: &'a str,
+    /// Whether an event about this change was recorded already.
+    pub is_reported: bool,
+}
+
+/// The events for a change of conditions.
 #[must_use]
-pub fn condition_events(before: &[Condition], after: &[Condition]) -> Vec<OperatorEvent> {
+pub fn condition_events(
+    before: &[Condition],
+    after: &[Condition],
+    release: ReleaseChange<'_>,
+) -> Vec<OperatorEvent> {
     let all = [
-        version_event(before, after),
+        version_event(before, after, release),
         available_event(before, after),
         degraded_event(before, after),
     ];
     all.into_iter().flatten().collect()
 }
 
-/// The event for a certificate step, if it has one.
+/// The event of a certificate step; some steps have none.
 #[must_use]
 pub fn certificate_event(step: &CertificateStep) -> Option<OperatorEvent> {
     let event = match step {
@@ -67,22 +82,22 @@ fn text(condition: &Condition) -> &str {
     condition.message.as_deref().unwrap_or_default()
 }
 
-/// The version that a condition speaks of: the last word of the first part.
-fn version_of(condition: &Condition) -> &str {
-    let first = text(condition).split(": ").next().unwrap_or_default();
-    first.rsplit(' ').next().unwrap_or_default()
-}
-
-fn version_event(before: &[Condition], after: &[Condition]) -> Option<OperatorEvent> {
-    let new = find_condition(after, PROGRESSING)?;
-    let to = version_of(new);
-    let message = match find_condition(before, PROGRESSING) {
-        None if new.is_true() => format!("bootstrapping to {to}"),
-        Some(old) if old.is_true() && !new.is_true() => format!("version changed to {to}"),
-        Some(old) if new.is_true() && (!old.is_true() || version_of(old) != to) => {
-            format!("started a version change from {} to {to}", version_of(old))
+fn version_event(
+    before: &[Condition],
+    after: &[Condition],
+    release: ReleaseChange<'_>,
+) -> Option<OperatorEvent> {
+    let ReleaseChange { from, to, is_reported } = release;
+    let is_progressing = find_condition(after, PROGRESSING)?.is_true();
+    let is_new_release = !is_reported && from.is_some_and(|from| from != to);
+    let was_progressing = find_condition(before, PROGRESSING).map(Condition::is_true);
+    let message = match (was_progressing, is_progressing) {
+        (None, true) => format!("bootstrapping to {to}"),
+        (Some(true), false) => format!("version changed to {to}"),
+        (Some(was_progressing), true) if !was_progressing || is_new_release => {
+            format!("started a version change from {} to {to}", from.unwrap_or(to))
         }
-        None | Some(_) => return None,
+        _ => return None,
     };
     Some(OperatorEvent::normal("OperatorVersionChanged", message))
 }
@@ -132,42 +147,40 @@ mod tests {
     }
 
     fn shown(before: &[Condition], after: &[Condition]) -> String {
+        shown_for(before, after, ReleaseChange { from: None, to: "1", is_reported: false })
+    }
+
+    fn shown_for(before: &[Condition], after: &[Condition], release: ReleaseChange<'_>) -> String {
         let one = |it: &OperatorEvent| {
             format!("{}{}: {}", if it.warning { "!" } else { "" }, it.reason, it.message)
         };
-        condition_events(before, after).iter().map(one).collect::<Vec<_>>().join("; ")
+        condition_events(before, after, release).iter().map(one).collect::<Vec<_>>().join("; ")
     }
 
     #[test]
-    fn a_new_release_is_reported() {
-        let at = |version: &str| {
-            [condition(PROGRESSING, false, "AsExpected", &format!("Cluster version is {version}"))]
-        };
-        let towards = |version: &str, why: &str| {
-            [condition(
-                PROGRESSING,
-                true,
-                "RollingOut",
-                &format!("Working towards {version}: {why}"),
-            )]
-        };
-        let changed = |text: &str| format!("OperatorVersionChanged: {text}");
+    fn a_release_is_reported_at_its_start_and_at_its_end() {
+        let done = [condition(PROGRESSING, false, "AsExpected", "any text")];
+        let rolling = [condition(PROGRESSING, true, "RollingOut", "any text")];
+        let release =
+            |from: Option<&'static str>, to| ReleaseChange { from, to, is_reported: false };
         let none: [Condition; 0] = [];
-        for (before, after, expected) in [
-            (&none[..], &towards("1", "x")[..], changed("bootstrapping to 1")),
-            (&towards("1", "x"), &towards("1", "y"), String::new()),
-            (&towards("1", "x"), &at("1"), changed("version changed to 1")),
-            (&at("1"), &at("1"), String::new()),
-            (&at("1"), &towards("2", "x"), changed("started a version change from 1 to 2")),
-            (
-                &towards("2", "x"),
-                &towards("3", "x"),
-                changed("started a version change from 2 to 3"),
-            ),
-            (&none, &at("1"), String::new()),
+        for (before, after, release, expected) in [
+            (&none[..], &rolling[..], release(None, "1"), "bootstrapping to 1"),
+            (&rolling, &rolling, release(Some("1"), "1"), ""),
+            (&rolling, &done, release(Some("1"), "1"), "version changed to 1"),
+            (&done, &done, release(Some("1"), "1"), ""),
+            (&done, &rolling, release(Some("1"), "2"), "started a version change from 1 to 2"),
+            (&rolling, &rolling, release(Some("2"), "3"), "started a version change from 2 to 3"),
+            (&none, &done, release(Some("1"), "1"), ""),
         ] {
-            assert_eq!(shown(before, after), expected);
+            let expected = match expected {
+                "" => String::new(),
+                text => format!("OperatorVersionChanged: {text}"),
+            };
+            assert_eq!(shown_for(before, after, release), expected);
         }
+        let reported = ReleaseChange { from: Some("2"), to: "3", is_reported: true };
+        assert_eq!(shown_for(&rolling, &rolling, reported), "", "the start is reported once");
     }
 
     #[test]

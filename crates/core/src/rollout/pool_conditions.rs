@@ -239,7 +239,11 @@ mod tests {
             (degraded.clone(), None, "True : old"),
             (degraded.clone(), Some(RenderStatus::Waiting), "True : old"),
             (degraded, Some(RenderStatus::Rendered), "False : "),
-            (json!([]), Some(RenderStatus::NoSources("none".into())), "False NothingToRender: none"),
+            (
+                json!([]),
+                Some(RenderStatus::NoSources("none".into())),
+                "False NothingToRender: none",
+            ),
             (json!([]), Some(RenderStatus::Failed("bad".into())), "True : bad"),
             (json!([]), Some(RenderStatus::WriteFailed("no".into())), "True WriteFailed: no"),
         ] {

@@ -1,6 +1,7 @@
 //! One pass: observes everything and applies everything once. Called by the loop in `mod.rs`.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Error, Result, ensure};
 use machinist_core::api::names::{annotation, object};
@@ -44,6 +45,8 @@ pub(super) struct Operator {
     pub(super) reporters: OperatorReporters,
     /// Objects that have existed: one that is missing now was deleted by somebody else.
     existing: Mutex<BTreeSet<ManagedObject>>,
+    /// Whether the change to this release was reported.
+    pub(super) release_reported: AtomicBool,
 }
 
 /// An object that is repaired, and reported, when somebody changes it.
@@ -70,6 +73,8 @@ pub(super) struct ReconcileReport {
     pub(super) failure: Option<OperatorFailure>,
     /// A note for the condition.
     pub(super) note: Option<&'static str>,
+    /// The release that the controller had before the pass.
+    pub(super) previous_release: Option<String>,
 }
 
 /// Names the task in which a pass failed.
@@ -99,6 +104,7 @@ impl Operator {
             image: image.to_owned(),
             reporters: reporters,
             existing: Mutex::default(),
+            release_reported: AtomicBool::new(false),
         }
     }
 
@@ -169,6 +175,8 @@ impl Operator {
             ManagementState::from_spec(spec.and_then(|spec| spec.management_state.as_deref()));
         // Until the settings are read, all components are wanted.
         done.components = self.component_statuses(&OperatorComponent::ALL);
+        let controller = OperatorComponent::Controller;
+        done.previous_release = self.caches.component_status(&self.namespace, controller).release;
         let settings = OperatorSettings::read(
             &self.caches.config_map_data(&self.namespace, core::SETTINGS_CONFIG_MAP),
         );

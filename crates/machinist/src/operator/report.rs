@@ -1,5 +1,7 @@
 //! Reports the state of the system: conditions on MachineConfiguration `cluster`, and a ClusterOperator if the kind is served.
 
+use std::sync::atomic::Ordering;
+
 use anyhow::{Context as _, Result};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -8,7 +10,7 @@ use machinist_core::api::{Condition, MachineConfigPool};
 use machinist_core::operator::conditions::{
     OperatorSnapshot, cluster_operator_status, conditions, is_rolled_out,
 };
-use machinist_core::operator::events::{OperatorEvent, condition_events};
+use machinist_core::operator::events::{OperatorEvent, ReleaseChange, condition_events};
 use serde_json::{Value, json};
 
 use super::caches::get_optional;
@@ -53,7 +55,12 @@ impl Operator {
             let about =
                 || format!("cannot write the status of MachineConfiguration {}", object::CLUSTER);
             self.writer.merge(&path, &patch).await.with_context(about)?;
-            for event in condition_events(&before, &after) {
+            let release = ReleaseChange {
+                from: done.previous_release.as_deref(),
+                to: &self.release,
+                is_reported: self.release_reported.swap(true, Ordering::Relaxed),
+            };
+            for event in condition_events(&before, &after, release) {
                 self.report_event(&event);
             }
         }

@@ -123,7 +123,7 @@ impl Reported {
         self.write_setting_statuses(context, &kinds.digest_mirror_sets, problem).await;
         self.write_setting_statuses(context, &kinds.tag_mirror_sets, problem).await;
         for object in kinds.cluster_image_policies.all() {
-            let problem = problem.filter(|problem| is_about(object.as_ref(), problem));
+            let problem = problem.filter(|problem| problem.is_about(object.as_ref()));
             if let Some(problem) = problem {
                 self.warn(context, object.as_ref(), problem);
             }
@@ -140,7 +140,7 @@ impl Reported {
             }
         }
         for object in kinds.image_policies.all() {
-            let problem = problem.filter(|problem| is_about(object.as_ref(), problem));
+            let problem = problem.filter(|problem| problem.is_about(object.as_ref()));
             if let Some(problem) = problem {
                 self.warn(context, object.as_ref(), problem);
             }
@@ -178,7 +178,7 @@ impl Reported {
         K: Resource<DynamicType = (), Scope = ClusterResourceScope> + CacheObject,
     {
         for object in cache.all() {
-            let problem = problem.filter(|problem| is_about(object.as_ref(), problem));
+            let problem = problem.filter(|problem| problem.is_about(object.as_ref()));
             if let Some(problem) = problem {
                 self.warn(context, object.as_ref(), problem);
             }
@@ -271,15 +271,6 @@ fn without_timestamps(status: &Value) -> Value {
         condition["lastTransitionTime"] = Value::Null;
     }
     status
-}
-
-/// Whether a problem is about an object.
-fn is_about<K: Resource<DynamicType = ()>>(object: &K, problem: &GenerateError) -> bool {
-    let (kind, name) = (K::kind(&()), object.name_any());
-    match object.namespace() {
-        Some(namespace) => problem.object == format!("{kind} {namespace}/{name}"),
-        None => problem.object == format!("{kind} {name}"),
-    }
 }
 
 fn invalid_policy(problem: &GenerateError) -> PendingReason {
