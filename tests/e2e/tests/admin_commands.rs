@@ -220,7 +220,10 @@ fn pause_and_resume(fixture: &AdminFixture) {
             .starts_with("worker is not paused; all 3 machines have ")
     );
     assert!(
-        fixture.run_expecting(1, &["pause", "nowhere"]).1.contains("existing pools: master, worker")
+        fixture
+            .run_expecting(1, &["pause", "nowhere"])
+            .1
+            .contains("existing pools: master, worker")
     );
 }
 
@@ -296,7 +299,8 @@ fn stops_at_a_bad_config(fixture: &AdminFixture) {
     fixture.apply(&bad);
     let (text, _) = fixture.run_expecting(3, &["rollout", "status", "worker", "--watch"]);
     assert!(text.contains(&format!("{after} is marked as bad")), "{text}");
-    let lines = fixture.run_expecting(3, &["rollout", "status", "worker", "--watch", "-o", "json"]).0;
+    let lines =
+        fixture.run_expecting(3, &["rollout", "status", "worker", "--watch", "-o", "json"]).0;
     let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
     assert_eq!(last["pools"][0]["halted"]["reason"], json!("badConfig"));
     fixture.run(&["annotate", "mcp", "worker", "machinist.dev/bad-configs-"]);

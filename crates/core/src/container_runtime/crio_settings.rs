@@ -1,6 +1,5 @@
 //! ContainerRuntimeConfig: validates CRI-O settings and converts them to files.
 
-
 use super::base_files::BaseFiles;
 use super::storage_conf::{self, StorageConfChanges};
 use super::toml_text::{list, quoted};
@@ -9,7 +8,9 @@ use crate::api::{
     Quantity,
 };
 use crate::generated_config::naming::{AssignedNames, ConfigNaming, NamedSource};
-use crate::generated_config::{GenerateError, GeneratedConfig, GeneratedFile, SourceRef, machine_config};
+use crate::generated_config::{
+    GenerateError, GeneratedConfig, GeneratedFile, SourceRef, machine_config,
+};
 
 /// CRI-O's drop-in directory.
 const CRIO_CONF_DIR: &str = "/etc/crio/crio.conf.d";

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-
 use super::mirror_order::PrecedenceGraph;
 use super::scope::{is_mirror, is_source};
 use crate::api::ImageContentSourcePolicy;

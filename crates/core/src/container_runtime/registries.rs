@@ -19,7 +19,9 @@ use crate::api::config::{
 use crate::api::names::object::{POOL_ARBITER, POOL_MASTER, POOL_WORKER};
 use crate::api::names::{MAX_MACHINE_CONFIG_BYTES, label};
 use crate::api::{ImageContentSourcePolicy, MachineConfig, MachineConfigPool, selector};
-use crate::generated_config::{GenerateError, GeneratedConfig, GeneratedFile, SourceRef, machine_config};
+use crate::generated_config::{
+    GenerateError, GeneratedConfig, GeneratedFile, SourceRef, machine_config,
+};
 
 /// The path of `registries.conf`.
 pub const REGISTRIES_CONF: &str = "/etc/containers/registries.conf";

@@ -13,8 +13,8 @@ use machinist_core::daemon::{
     self, PendingChange, PendingOsChange, Phase, SessionEvent, actions, annotations, reports,
 };
 use machinist_core::diff::ChangeFlags;
-use machinist_core::os::with_layered_image;
 use machinist_core::node::NodeView;
+use machinist_core::os::with_layered_image;
 
 use super::super::health;
 use super::super::os::detect;
