@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::RuntimeObjects;
+use super::{RuntimeObjects, digest, key_policy};
 
 #[test]
 fn mistakes_name_the_object_the_field_and_the_remedy() {

@@ -1,5 +1,7 @@
 //! Settings of the container runtime.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::RuntimeObjects;

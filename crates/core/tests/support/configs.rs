@@ -152,7 +152,7 @@ pub(super) fn strings(rng: &mut Rng, choices: &[&str], most: usize) -> Value {
     list(rng, most, |r| json!(*r.pick(choices)))
 }
 
-pub(super) fn path(rng: &mut Rng) -> Value {
+fn path(rng: &mut Rng) -> Value {
     let paths = [
         "/etc/a",
         "/etc/b",

@@ -1,9 +1,9 @@
 //! Random `storage` sections of specification 3.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Rng;
-use super::configs::{file, list, maybe, mode, node, object, path, resource, strings};
+use super::configs::{file, list, maybe, mode, node, object, resource, strings};
 
 pub(super) fn storage(rng: &mut Rng) -> Value {
     let mut storage = Map::new();
