@@ -39,7 +39,7 @@ pub(crate) async fn run(hub: Hub) {
         match ended {
             Ok(()) | Err(RevisionError::Closed) => return,
             Err(error) => {
-                tracing::warn!(%error, "garbage collector lost its watch and lists again")
+                tracing::warn!(%error, "garbage collector lost its watch and lists again");
             }
         }
     }

@@ -206,7 +206,7 @@ impl Authorizer {
             match rule.authorize(user, attributes) {
                 AuthorizationDecision::Allow => return AuthorizationDecision::Allow,
                 AuthorizationDecision::AllowRequester => {
-                    decision = AuthorizationDecision::AllowRequester
+                    decision = AuthorizationDecision::AllowRequester;
                 }
                 AuthorizationDecision::Deny => {}
             }

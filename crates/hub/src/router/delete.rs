@@ -179,7 +179,7 @@ pub(super) async fn delete_collection(
         }
         match delete_object(call, &entry.key, name, &options).await {
             Ok(DeleteResult::Marked(object) | DeleteResult::Removed(object)) => {
-                objects.push(object)
+                objects.push(object);
             }
             // Another client deleted it first; the result is the same.
             Err(error) if error.code == 404 => {}

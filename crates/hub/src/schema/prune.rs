@@ -170,7 +170,7 @@ fn prune_preserving(
             for (index, item) in items.iter_mut().enumerate() {
                 let level = PruneLevel { embedded: part.embedded };
                 unknown.with_segment(&format!("[{index}]"), |unknown| {
-                    prune_preserving(part, item, level, unknown)
+                    prune_preserving(part, item, level, unknown);
                 });
             }
         }
