@@ -41,7 +41,7 @@ fn the_kit_cleans_up_after_exit_panic_and_kill() {
     wait_for("the lab to be gone after a panic", || is_clean(&ticket)).unwrap();
 
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", "victim"])
+        .args(["--exact", "--nocapture", "killed_process"])
         .env(VICTIM_VARIABLE, "1")
         .stdout(Stdio::piped())
         .spawn()

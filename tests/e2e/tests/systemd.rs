@@ -100,7 +100,7 @@ fn units_are_reloaded_restarted_and_queried_on_the_machine_and_through_its_root(
     block_on(async { check_unit_lifecycle(&sh, &connect(&bus).await).await });
     // Over systemd's private socket, where no bus runs.
     machine.sh("systemctl stop dbus.socket dbus.service").unwrap();
-    let test = [INSIDE, "--ignored", "--exact", "the_part_inside", "--nocapture"];
+    let test = [INSIDE, "--ignored", "--exact", "inside_machine", "--nocapture"];
     let output = machine.exec(&test).unwrap();
     assert!(output.succeeded() && output.stdout.contains("1 passed"), "{output:?}");
 }
