@@ -1,7 +1,6 @@
 //! Access control: applies `machinist_core::serve::provisioning_token` to requests.
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use http::header;
@@ -11,6 +10,7 @@ use machinist_core::serve::ServeError;
 use machinist_core::serve::network::IpNetwork;
 use machinist_core::serve::provisioning_token::{self, ProvisioningToken};
 use machinist_core::serve::rate_limit::RateLimiter;
+use parking_lot::Mutex;
 
 use super::tokens::TokenStore;
 
@@ -62,7 +62,7 @@ impl AccessControl {
     pub(super) fn check_address(&self, address: IpAddr) -> Result<(), ServeError> {
         provisioning_token::check_address(address, &self.options.allowed, &self.options.denied)?;
         if let Some(rate) = &self.rate {
-            let mut rate = rate.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut rate = rate.lock();
             if !rate.try_acquire(address, self.started.elapsed()) {
                 return Err(ServeError::TooManyRequests);
             }

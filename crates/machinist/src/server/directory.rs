@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use machinist_core::api::names::object;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use machinist_core::serve::etcd_index::is_control_plane;
 use machinist_core::serve::{ServeError, ServeMode, kubeconfig, seal, select_config};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
 use super::responses::{PoolResponses, ResponseInputs, ServeResult};
@@ -82,14 +83,14 @@ impl ManifestDirectory {
         let read = read.map_err(|error| Arc::new(ServeError::Unreadable(error.to_string())))?;
         let known = read.map_err(Arc::new)?;
         let responses = Arc::clone(&known.responses);
-        let mut all = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.cache.lock();
         all.insert(name.to_owned(), known);
         Ok(responses)
     }
 
     /// The cached responses, unless a file has changed.
     fn cached(&self, name: &str) -> Option<Arc<PoolResponses>> {
-        let known = self.cache.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()?;
+        let known = self.cache.lock().get(name).cloned()?;
         let is_unchanged = |(path, stamp): &(PathBuf, FileStamp)| {
             fs::metadata(path).is_ok_and(|now| self::stamp(&now) == *stamp)
         };

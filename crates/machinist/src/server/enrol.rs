@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::ByteString;
@@ -17,6 +16,7 @@ use machinist_core::serve::enrol::{
     EnrolmentStep, SECRET_PREFIX, SECRET_TYPE,
 };
 use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair, SigningRequest};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -122,7 +122,7 @@ impl EnrolmentRegistrar {
                 Some(if record.pool == pool { record.state } else { EnrolmentState::Denied })
             }
             EnrolmentStore::Memory(granted) => {
-                let granted = granted.lock().unwrap_or_else(PoisonError::into_inner);
+                let granted = granted.lock();
                 let is_granted = granted.contains(&(pool.to_owned(), id.to_owned()));
                 is_granted.then_some(EnrolmentState::Approved)
             }
@@ -192,7 +192,7 @@ impl EnrolmentRegistrar {
         let secrets = match &self.store {
             EnrolmentStore::Api(secrets) => secrets,
             EnrolmentStore::Memory(granted) => {
-                let mut granted = granted.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut granted = granted.lock();
                 granted.insert((enrolment.pool.to_owned(), enrolment.id.to_owned()));
                 return Ok(());
             }

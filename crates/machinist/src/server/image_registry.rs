@@ -1,12 +1,13 @@
 //! The names of the cluster's own image registry, which machines outside the cluster cannot reach.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 
 /// The namespace of the registry.
 const NAMESPACE: &str = "openshift-image-registry";
@@ -37,14 +38,14 @@ impl ImageRegistryNames {
 
     /// The names. While the API server does not respond, the last ones; none if there are none.
     pub(super) async fn hosts(&self) -> Option<Vec<String>> {
-        let known = self.cache.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.cache.lock().clone();
         if known.fetched_at.is_some_and(|at| at.elapsed() < CACHE_TTL) {
             return known.hosts;
         }
         let found = tokio::time::timeout(REQUEST_TIMEOUT, self.fetch()).await;
         let hosts = found.ok().and_then(Result::ok).or(known.hosts);
         let now = CachedNames { fetched_at: Some(Instant::now()), hosts: hosts.clone() };
-        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *self.cache.lock() = now;
         hosts
     }
 

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -58,7 +59,7 @@ impl ConnectionCounts {
     /// Counts one more connection of an address, unless it has `max` already. Dropping the permit ends the count.
     fn acquire(&self, address: IpAddr, max: usize) -> Option<ConnectionPermit> {
         let address = address.to_canonical();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let count = all.entry(address).or_default();
         if *count >= max {
             return None;
@@ -77,7 +78,7 @@ struct ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.0.lock();
         if let Some(count) = all.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
@@ -211,6 +212,6 @@ mod tests {
         drop(first);
         assert!(all.acquire(one, 2).is_some());
         drop(second);
-        assert!(all.0.lock().unwrap().is_empty());
+        assert!(all.0.lock().is_empty());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -18,6 +18,7 @@ use machinist_core::serve::first_boot::FirstBootConfig;
 use machinist_core::serve::{
     ConfigHalf, ConfigRequest, ServeError, ServeInputs, ServeMode, assemble,
 };
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
@@ -191,7 +192,7 @@ fn cached_cell<K: Eq + std::hash::Hash>(
     cells: &Mutex<HashMap<K, ResponseCell>>,
     key: K,
 ) -> ResponseCell {
-    let mut cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut cells = cells.lock();
     if cells.len() >= MAX_INDEXED && !cells.contains_key(&key) {
         // A control plane has three or five members: more indexes are abuse.
         cells.clear();

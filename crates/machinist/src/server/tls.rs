@@ -1,9 +1,10 @@
 //! TLS of the server: the certificate, which can be replaced at run time, versions and cipher suites.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use parking_lot::RwLock;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -51,14 +52,14 @@ impl ConfigServerCertificate {
     /// The PEM is invalid; the old certificate stays in use.
     pub fn replace(&self, pair: &PemPair) -> Result<()> {
         let new = certified_key(pair)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *self.current.write() = new;
         Ok(())
     }
 }
 
 impl ResolvesServerCert for ConfigServerCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(&self.current.read()))
     }
 }
 

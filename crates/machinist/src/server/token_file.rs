@@ -5,12 +5,13 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Secret;
 use machinist_core::serve::ServeError;
 use machinist_core::serve::provisioning_token::ProvisioningToken;
+use parking_lot::Mutex;
 
 use super::tokens::token_used_up;
 use crate::manifests;
@@ -85,7 +86,7 @@ impl TokenFile {
     }
 
     pub(super) fn find(&self, id: &str) -> Option<ProvisioningToken> {
-        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.cache.lock();
         self.reload_if_changed(&mut known);
         let mut token = known.tokens.iter().find(|token| token.id == id)?.clone();
         token.uses = token.uses.max(known.uses.get(id).copied().unwrap_or_default());
@@ -117,7 +118,7 @@ impl TokenFile {
     }
 
     fn count_use_blocking(&self, id: &str) -> Result<(), ServeError> {
-        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.cache.lock();
         let failed = |error: anyhow::Error| ServeError::TokenUseNotRecorded(format!("{error:#}"));
         let mut uses = self.uses().map_err(failed)?;
         let token = known.tokens.iter().find(|token| token.id == id).ok_or_else(token_used_up)?;

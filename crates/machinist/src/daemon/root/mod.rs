@@ -6,11 +6,12 @@ mod read;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use machinist_core::apply::{FileOwner, HostDefaults};
+use parking_lot::Mutex;
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, flock, fsync, mkdirat, open,
     openat, openat2, renameat, renameat_with, statat, unlinkat,
@@ -78,7 +79,7 @@ impl HostRoot {
     /// The folder of a path, opened, and the name in it.
     pub(super) fn open_parent<'a>(&self, path: &'a str) -> io::Result<(Arc<OwnedFd>, &'a str)> {
         let (folder, name) = split(path);
-        let mut last = self.last_directory.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_directory.lock();
         if let Some((_, fd)) = last.as_ref().filter(|(path, _)| path == folder) {
             return Ok((Arc::clone(fd), name));
         }
@@ -89,7 +90,7 @@ impl HostRoot {
 
     /// Folders come and go: what was opened may be another one now.
     fn clear_directory_cache(&self) {
-        *self.last_directory.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.last_directory.lock() = None;
     }
 
     /// Another name in the folder of a path.
