@@ -1,4 +1,4 @@
-//! An address that is right whichever versions of IP a machine has.
+//! Binds ports on every address, whether the machine has IPv4, IPv6 or both.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result};
 use rustix::net::sockopt::set_ipv6_v6only;
 use tokio::net::{TcpListener, TcpSocket};
 
-/// As many connections wait to be accepted as with the standard library.
+/// The backlog of the standard library.
 const BACKLOG: u32 = 1024;
 
-/// Listens. `[::]` is every address of the machine, of IPv6 and of IPv4, whatever its kernel says about sockets for both; on a
-/// machine without IPv6 it is every address of IPv4.
+/// Binds an address. `[::]` means every address of the machine, IPv6 and IPv4, whatever the kernel's default for dual-stack
+/// sockets; without IPv6 it means every IPv4 address.
 pub(crate) async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
     let listener = if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
         match bind_any(address) {
@@ -35,7 +35,7 @@ fn bind_any(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Whether the kernel has no IPv6, or has none on any interface.
+/// Whether IPv6 is missing in the kernel or on all interfaces.
 fn has_no_ipv6(error: &io::Error) -> bool {
     let codes = [rustix::io::Errno::AFNOSUPPORT, rustix::io::Errno::ADDRNOTAVAIL];
     codes.iter().any(|code| error.raw_os_error() == Some(code.raw_os_error()))
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_address_is_of_both_versions() {
+    async fn the_unspecified_address_is_dual_stack() {
         let listener = bind("[::]:0".parse().unwrap(), "--x").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         assert!(reaches("127.0.0.1", port).await);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_is_that_one_alone() {
+    async fn a_single_address_is_bound_alone() {
         let listener = bind("127.0.0.1:0".parse().unwrap(), "--x").await.unwrap();
         let taken = listener.local_addr().unwrap();
         assert!(!reaches("::1", taken.port()).await);
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_machine_without_ipv6_is_asked_for_ipv4() {
+    fn only_a_machine_without_ipv6_falls_back_to_ipv4() {
         for (code, expected) in [
             (rustix::io::Errno::AFNOSUPPORT, true),
             (rustix::io::Errno::ADDRNOTAVAIL, true),

@@ -1,4 +1,4 @@
-//! Asking a home: pages, watches that go on, waiting for an object. The home is a hub in process.
+//! The API client against a hub in process: pages, resumed watches, waiting for an object.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
 
 use http::Method;
@@ -32,7 +32,7 @@ fn name(object: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_home_tells_its_kinds() {
+async fn discovery_lists_the_served_resources() {
     let (_hub, home) = hub_client(StoreOptions::default()).await;
     let all = home.resources().await.unwrap();
     let path = |word: &str| all.by_name(word).unwrap().path(None, None);
@@ -110,7 +110,7 @@ async fn a_watch_goes_on() {
 }
 
 #[tokio::test]
-async fn a_revision_that_is_too_old_is_told() {
+async fn a_resource_version_that_is_too_old_ends_the_watch() {
     let (_hub, home) = hub_client(StoreOptions { history: 4, ..StoreOptions::default() }).await;
     let first = create_node(&home, "first").await;
     for index in 0..20 {
@@ -122,7 +122,7 @@ async fn a_revision_that_is_too_old_is_told() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_in_the_words_of_the_server() {
+async fn a_refusal_has_the_message_of_the_server() {
     let (_hub, home) = hub_client(StoreOptions::default()).await;
     let error = home.get(&format!("{NODES}/none")).await.unwrap_err();
     assert_eq!(status_code(&error), Some(404));

@@ -1,36 +1,36 @@
-//! When a loop takes its next pass: after a change, when the burst that it belongs to is over.
+//! Collapses bursts of changes into one pass of a loop.
 
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Waits for changes from many sides.
+/// Waits for changes of several sources.
 #[derive(Debug)]
 pub(super) struct Debounce {
     sender: mpsc::Sender<()>,
     receiver: mpsc::Receiver<()>,
     debounce: Duration,
     max_wait: Duration,
-    /// When the burst that has begun is answered at the latest.
+    /// When the current burst ends at the latest.
     deadline: Option<Instant>,
 }
 
 impl Debounce {
-    /// Changes that follow one another within `quiet` are one burst; but a turn comes after `patience` at the latest.
+    /// A burst ends when there was no change for `debounce`, and after `max_wait` at the latest.
     #[must_use]
-    pub(super) fn new(quiet: Duration, patience: Duration) -> Self {
-        // One place is enough: that something changed needs to be known only once.
+    pub(super) fn new(debounce: Duration, max_wait: Duration) -> Self {
+        // One slot is enough: it only matters that something changed.
         let (sender, receiver) = mpsc::channel(1);
-        Self { sender, receiver, debounce: quiet, max_wait: patience, deadline: None }
+        Self { sender, receiver, debounce, max_wait, deadline: None }
     }
 
-    /// From now on a turn comes after `patience` at the latest.
-    pub(super) fn set_max_wait(&mut self, patience: Duration) {
-        self.max_wait = patience;
+    /// Sets how long a burst may last.
+    pub(super) fn set_max_wait(&mut self, max_wait: Duration) {
+        self.max_wait = max_wait;
     }
 
-    /// A turn is to come after a change of this, too.
+    /// Adds a source of changes.
     pub(super) fn watch<T: Send + Sync + 'static>(&self, mut changes: watch::Receiver<T>) {
         let sender = self.sender.clone();
         tokio::spawn(async move {
@@ -39,14 +39,14 @@ impl Debounce {
                     changed = changes.changed() => if changed.is_err() { return },
                     () = sender.closed() => return,
                 }
-                // Full: the turn comes anyway.
+                // If the slot is full, the pass is pending already.
                 let _ = sender.try_send(());
             }
         });
     }
 
-    /// Waits for the next pass: after a change, or after `at_latest`. Whoever gives up waiting misses nothing: the next call
-    /// goes on with the burst that this one had begun to wait for.
+    /// Waits for the end of the next burst, or for `at_latest`. Cancel-safe: the next call continues with the burst that a
+    /// cancelled one was waiting for.
     pub(super) async fn next(&mut self, at_latest: Option<Duration>) {
         let end = match self.deadline {
             Some(end) => end,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_gives_one_turn_and_a_long_one_does_not_wait_for_ever() {
+    async fn a_burst_gives_one_pass_and_a_long_one_is_cut() {
         let changes = watch::Sender::new(0);
         let mut debounce = Debounce::new(Duration::from_millis(100), Duration::from_millis(500));
         debounce.watch(changes.subscribe());
@@ -102,18 +102,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_gives_up_waiting_misses_nothing_and_is_not_put_off_for_ever() {
+    async fn a_cancelled_wait_loses_no_change_and_does_not_extend_the_burst() {
         let changes = watch::Sender::new(0);
         let mut debounce = Debounce::new(Duration::from_millis(100), Duration::from_millis(500));
         debounce.watch(changes.subscribe());
         changes.send_replace(1);
         let start = Instant::now();
-        // Something else is always quicker than the burst is over.
+        // Something else always ends the wait before the burst is over.
         while timeout(Duration::from_millis(50), debounce.next(None)).await.is_err() {
-            assert!(start.elapsed() <= Duration::from_millis(600), "the turn was forgotten");
+            assert!(start.elapsed() <= Duration::from_millis(600), "the pass was lost");
         }
         assert!(start.elapsed() >= Duration::from_millis(100));
         let nothing = timeout(Duration::from_secs(60), debounce.next(None)).await;
-        assert!(nothing.is_err(), "one change, one turn");
+        assert!(nothing.is_err(), "one change, one pass");
     }
 }

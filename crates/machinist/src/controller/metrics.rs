@@ -1,4 +1,4 @@
-//! The controller in figures, under the names of the real system where it has one.
+//! The metrics of the controller, under MCO's names where it has one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ struct NodeLabels {
 type PoolGauge = Family<PoolLabels, Gauge>;
 type NodeGauge = Family<NodeLabels, Gauge>;
 
-/// All figures. A clone counts into the same.
+/// All metrics. A clone shares them.
 #[derive(Clone)]
 pub(super) struct ControllerMetrics {
     inner: Arc<Inner>,
@@ -46,7 +46,7 @@ struct Inner {
 
 impl fmt::Debug for ControllerMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
+        f.debug_struct("ControllerMetrics").finish_non_exhaustive()
     }
 }
 
@@ -93,17 +93,17 @@ impl Default for ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// A request to the API.
+    /// Counts a request to the API server.
     pub(super) fn count_request(&self) {
         self.inner.requests.inc();
     }
 
-    /// Whether this controller leads.
+    /// Sets whether this controller leads.
     pub(super) fn set_leading(&self, is: bool) {
         self.inner.leading.set(i64::from(is));
     }
 
-    /// What a pool says about itself.
+    /// Sets the machine counts of a pool.
     pub(super) fn set_pool(&self, pool: &str, status: &MachineConfigPoolStatus) {
         let label = PoolLabels { pool: pool.to_owned() };
         let set = |family: &PoolGauge, count: Option<i32>| {
@@ -115,13 +115,13 @@ impl ControllerMetrics {
         set(&self.inner.unavailable, status.unavailable_machine_count);
     }
 
-    /// Whether an administrator chose a pool's OS image.
+    /// Sets whether an administrator chose a pool's OS image.
     pub(super) fn set_os_image_overridden(&self, pool: &str, is: bool) {
         let label = PoolLabels { pool: pool.to_owned() };
         self.inner.overridden.get_or_create(&label).set(i64::from(is));
     }
 
-    /// Whether the drain of a machine has been failing for long; none when it is over.
+    /// Sets whether the drain of a machine has been failing for long; none removes the metric.
     pub(super) fn set_drain_error(&self, node: &str, value: Option<i64>) {
         let label = NodeLabels { node: node.to_owned() };
         match value {
@@ -134,7 +134,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// The machines that a custom pool wants and `master` has.
+    /// Sets the machines that a custom pool selects and `master` has.
     pub(super) fn set_pool_alerts(&self, nodes: &[&str]) {
         self.inner.pool_alert.clear();
         for node in nodes {
@@ -143,7 +143,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// All figures.
+    /// The source for the endpoint.
     pub(super) fn source(&self) -> MetricsSource {
         let inner = Arc::clone(&self.inner);
         MetricsSource::new(move |text| metrics::append_registry(&inner.registry, text))
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_the_real_names() {
+    fn metrics_have_the_names_of_mco() {
         let metrics = ControllerMetrics::default();
         let status = MachineConfigPoolStatus {
             machine_count: Some(3),

@@ -1,17 +1,15 @@
-//! What has to change so that an object is as its manifest says: client-side apply, as `kubectl`
-//! does it, so that the two may be used in turn.
+//! Client-side apply: the patch that brings an object to its manifest. Compatible with `kubectl apply`.
 //!
-//! The manifest as it was applied last is kept in an annotation. What stands in it and no longer in
-//! the manifest goes; what the manifest says is set; everything else belongs to others and stays.
-//! The result is a JSON merge patch for every kind: lists are replaced as a whole. (`kubectl` merges
-//! some lists of built-in kinds by their keys.)
+//! An annotation holds the manifest that was applied last. Fields in it that the manifest no longer has are removed, fields
+//! of the manifest are set, and all other fields belong to others and stay. The result is a JSON merge patch for every kind:
+//! lists are replaced as a whole. (`kubectl` merges some lists of built-in kinds by their keys.)
 
 use serde_json::{Map, Value};
 
-/// Where the manifest is kept that was applied last.
+/// The annotation with the manifest that was applied last.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The manifest with itself in the annotation, in the bytes that `kubectl` writes.
+/// The manifest with itself in the annotation, byte for byte as `kubectl` writes it.
 #[must_use]
 pub fn with_last_applied(manifest: &Value) -> Value {
     let mut object = manifest.clone();
@@ -24,7 +22,7 @@ pub fn with_last_applied(manifest: &Value) -> Value {
     object
 }
 
-/// The annotations, made where there are none.
+/// The annotations, created if they are missing.
 fn annotations_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
     let metadata = object.as_object_mut()?.entry("metadata");
     let metadata = metadata.or_insert_with(|| Map::new().into()).as_object_mut()?;
@@ -35,7 +33,7 @@ fn annotations_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
     annotations.as_object_mut()
 }
 
-/// JSON as Go's encoder writes it: in one line, ended, `<`, `>` and `&` escaped.
+/// JSON as Go's encoder writes it: one line with a newline, `<`, `>` and `&` escaped.
 fn go_json(value: &Value) -> String {
     let mut text = value.to_string();
     for (plain, escaped) in [
@@ -45,7 +43,7 @@ fn go_json(value: &Value) -> String {
         ('\u{2028}', "\\u2028"),
         ('\u{2029}', "\\u2029"),
     ] {
-        // In JSON these stand nowhere but in strings.
+        // In JSON these occur only in strings.
         if text.contains(plain) {
             text = text.replace(plain, escaped);
         }
@@ -61,10 +59,9 @@ pub fn last_applied(live: &Value) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// The merge patch that makes the live object as it is wanted; empty if it is so already.
+/// The merge patch that brings the live object to the manifest; empty if there is nothing to change.
 ///
-/// One thing is done better than by `kubectl`: a manifest that has no labels any more takes only
-/// its own away, and not those of others.
+/// Unlike `kubectl`, a manifest that no longer has labels removes only its own labels, and not those of others.
 #[must_use]
 pub fn patch(last_applied: Option<&Value>, live: &Value, wanted: &Value) -> Value {
     let nothing = Value::Null;
@@ -73,7 +70,7 @@ pub fn patch(last_applied: Option<&Value>, live: &Value, wanted: &Value) -> Valu
         metadata.entry("labels").or_insert_with(|| Map::new().into());
     }
     let mut patch = merge_patch(last_applied.unwrap_or(&nothing), live, &wanted);
-    // Labels that nobody has are no change.
+    // Empty labels on an object without labels are no change.
     if live.pointer("/metadata/labels").is_none()
         && let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut)
     {
@@ -87,7 +84,7 @@ pub fn patch(last_applied: Option<&Value>, live: &Value, wanted: &Value) -> Valu
     patch
 }
 
-/// The merge patch of one object in another.
+/// The merge patch of one nested object.
 fn merge_patch(last: &Value, live: &Value, wanted: &Value) -> Value {
     let none = Map::new();
     let fields = |value: &Value| value.as_object().cloned();
@@ -109,7 +106,7 @@ fn merge_patch(last: &Value, live: &Value, wanted: &Value) -> Value {
         }
     }
     let is_gone = |key: &String| wanted.get(key).is_none_or(Value::is_null);
-    // A null that was applied has set nothing.
+    // An applied null has set nothing.
     let mine = last.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     for (key, _) in mine {
         if is_gone(key) && live.contains_key(key) {
@@ -119,7 +116,7 @@ fn merge_patch(last: &Value, live: &Value, wanted: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// A value to be set: a null in a merge patch would say "remove".
+/// A value to set: a null in a merge patch would remove the field.
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields
@@ -138,7 +135,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    /// What a server does with a merge patch (RFC 7396).
+    /// Applies a merge patch as a server does (RFC 7396).
     fn merge(target: &mut Value, patch: &Value) {
         let Value::Object(fields) = patch else {
             *target = patch.clone();
@@ -215,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_is_that_of_kubectl() {
+    fn the_annotation_is_the_one_of_kubectl() {
         let manifest = json!({"kind": "K", "apiVersion": "v1", "metadata": {"name": "a<b"}});
         let text = "{\"apiVersion\":\"v1\",\"kind\":\"K\",\"metadata\":{\"annotations\":{},\"name\":\"a\\u003cb\"}}\n";
         let object = with_last_applied(&manifest);
@@ -257,7 +254,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_wanted_is_there_and_what_was_mine_is_gone(
+        fn applied_fields_are_set_and_dropped_fields_are_removed(
             last in object(), live in object(), wanted in object()
         ) {
             let before = without_nulls(&live);

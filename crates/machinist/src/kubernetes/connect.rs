@@ -1,7 +1,7 @@
-//! Which home is meant.
+//! Finds the API server to talk to, and connects to it.
 //!
-//! A kubeconfig that is named counts, even if it is wrong. Without one, a hub that runs on this
-//! machine comes before the user's `~/.kube/config`: whoever started it wants to talk to it.
+//! A kubeconfig that the user names is used, even if it is wrong. Without one, a hub that runs on this machine comes before
+//! the user's `~/.kube/config`: a user who started a hub wants to talk to it.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,14 +15,14 @@ use tokio::time::timeout;
 
 use crate::data_dir::DataDirectory;
 
-/// How long a home may take to answer for the first time.
+/// How long the API server may take for its first response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a hub on this very machine may take to take a connection.
+/// How long a hub on this machine may take to accept a connection.
 const LOCAL_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// What to do where there is no home.
+/// What to do if there is no API server.
 pub const REMEDY: &str = "start one with `machinist up`, or give --kubeconfig";
 
-/// What the user said about the home.
+/// How the user names the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectionOptions {
     /// `--kubeconfig`.
@@ -31,7 +31,7 @@ pub struct ConnectionOptions {
     pub context: Option<String>,
 }
 
-/// What the environment says about the home.
+/// How the environment names the API server.
 #[derive(Debug, Clone, Default)]
 pub struct ConnectionEnv {
     /// `KUBECONFIG`: one file, or several with colons between them.
@@ -43,7 +43,7 @@ pub struct ConnectionEnv {
 }
 
 impl ConnectionEnv {
-    /// Those of this process.
+    /// The environment of this process.
     #[must_use]
     pub fn from_process() -> Self {
         let text = |name| std::env::var(name).ok();
@@ -55,14 +55,14 @@ impl ConnectionEnv {
     }
 }
 
-/// A place where a home may be described.
+/// Where the address of the API server may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KubeconfigSource {
-    /// Files that the user names; the first to set a thing decides.
+    /// Files that the user names; the first one that sets a value wins.
     Explicit(Vec<PathBuf>),
-    /// The kubeconfig of a hub on this machine; it counts while the hub runs.
+    /// The kubeconfig of a hub on this machine; used while the hub runs.
     LocalHub(PathBuf),
-    /// The user's own kubeconfig; it counts if it is there.
+    /// The user's own kubeconfig; used if it exists.
     UserDefault(PathBuf),
     /// The cluster in which this process runs.
     InCluster,
@@ -82,85 +82,85 @@ impl fmt::Display for KubeconfigSource {
     }
 }
 
-/// The places to look at, in their order.
+/// The sources to try, in order.
 #[must_use]
-pub fn candidates(wanted: &ConnectionOptions, around: &ConnectionEnv) -> Vec<KubeconfigSource> {
+pub fn candidates(wanted: &ConnectionOptions, env: &ConnectionEnv) -> Vec<KubeconfigSource> {
     if let Some(path) = &wanted.kubeconfig {
         return vec![KubeconfigSource::Explicit(vec![path.clone()])];
     }
-    if let Some(list) = &around.kubeconfig {
+    if let Some(list) = &env.kubeconfig {
         let paths: Vec<_> =
             std::env::split_paths(list).filter(|path| !path.as_os_str().is_empty()).collect();
         if !paths.is_empty() {
             return vec![KubeconfigSource::Explicit(paths)];
         }
     }
-    let mut places = Vec::new();
+    let mut sources = Vec::new();
     if let Ok(directory) =
-        DataDirectory::user_default(around.xdg_state_home.as_deref(), around.home_dir.as_deref())
+        DataDirectory::user_default(env.xdg_state_home.as_deref(), env.home_dir.as_deref())
     {
-        places.push(KubeconfigSource::LocalHub(directory.kubeconfig()));
+        sources.push(KubeconfigSource::LocalHub(directory.kubeconfig()));
     }
-    if let Some(home) = &around.home_dir {
-        places.push(KubeconfigSource::UserDefault(Path::new(home).join(".kube/config")));
+    if let Some(home) = &env.home_dir {
+        sources.push(KubeconfigSource::UserDefault(Path::new(home).join(".kube/config")));
     }
-    places.push(KubeconfigSource::InCluster);
-    places
+    sources.push(KubeconfigSource::InCluster);
+    sources
 }
 
-/// A client for the home that is meant. The home has answered once.
+/// A client for the API server, which has responded once.
 ///
 /// # Errors
-/// There is none, or it does not answer; the text says what was looked for and what to do.
+/// There is none, or it does not respond; the text says what was tried and what to do.
 pub async fn client(wanted: &ConnectionOptions) -> Result<kube::Client> {
-    let (config, place) = resolve(wanted).await?;
-    connect(config, &place).await
+    let (config, source) = resolve(wanted).await?;
+    connect(config, &source).await
 }
 
-/// A client for a process that runs for long: the home may answer later, and a request that is
-/// refused is not repeated behind its back (`429` is how a budget refuses an eviction).
+/// A client for a long-running process: the API server may respond later, and the client retries no refused request by
+/// itself (a disruption budget refuses an eviction with `429`).
 ///
 /// # Errors
-/// There is no home.
+/// There is no API server.
 pub async fn long_running_client(wanted: &ConnectionOptions) -> Result<kube::Client> {
-    let (mut config, place) = resolve(wanted).await?;
+    let (mut config, source) = resolve(wanted).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.default_retry = false;
-    kube::Client::try_from(config).with_context(|| place.to_string())
+    kube::Client::try_from(config).with_context(|| source.to_string())
 }
 
-/// The home that is meant.
+/// The first usable source.
 async fn resolve(wanted: &ConnectionOptions) -> Result<(kube::Config, KubeconfigSource)> {
-    let mut passed = Vec::new();
-    for place in candidates(wanted, &ConnectionEnv::from_process()) {
-        match load_config(&place, wanted.context.as_deref()).await? {
-            Ok(config) => return Ok((config, place)),
-            Err(why) => passed.push(format!("{place}: {why}")),
+    let mut skipped = Vec::new();
+    for source in candidates(wanted, &ConnectionEnv::from_process()) {
+        match load_config(&source, wanted.context.as_deref()).await? {
+            Ok(config) => return Ok((config, source)),
+            Err(why) => skipped.push(format!("{source}: {why}")),
         }
     }
-    Err(anyhow!("found no home of the API ({}): {REMEDY}", passed.join("; ")))
+    Err(anyhow!("found no API server ({}): {REMEDY}", skipped.join("; ")))
 }
 
-/// The configuration at a place; the inner error is why it does not count.
+/// The configuration of a source; the inner error is why the source is skipped.
 async fn load_config(
-    place: &KubeconfigSource,
+    source: &KubeconfigSource,
     context: Option<&str>,
 ) -> Result<Result<kube::Config, String>> {
     let read = |path: &Path| {
         Kubeconfig::read_from(path).with_context(|| format!("cannot read {}", path.display()))
     };
-    let kubeconfig = match place {
+    let kubeconfig = match source {
         KubeconfigSource::InCluster => {
             return Ok(kube::Config::incluster().map_err(|_| "not in a cluster".to_owned()));
         }
         KubeconfigSource::LocalHub(path) | KubeconfigSource::UserDefault(path)
             if !path.exists() =>
         {
-            return Ok(Err("not there".to_owned()));
+            return Ok(Err("does not exist".to_owned()));
         }
         KubeconfigSource::LocalHub(path) | KubeconfigSource::UserDefault(path) => read(path)?,
         KubeconfigSource::Explicit(paths) => {
-            // Of several files some may be missing, as with kubectl.
+            // Some of several files may be missing, as with kubectl.
             let there = |path: &&PathBuf| paths.len() == 1 || path.exists();
             let mut merged = Kubeconfig::default();
             for path in paths.iter().filter(there) {
@@ -170,7 +170,7 @@ async fn load_config(
         }
     };
     let has = |context: &&str| kubeconfig.contexts.iter().any(|one| one.name == *context);
-    let is_named = matches!(place, KubeconfigSource::Explicit(_));
+    let is_named = matches!(source, KubeconfigSource::Explicit(_));
     if let Some(missing) = context.filter(|context| !is_named && !has(context)) {
         return Ok(Err(format!("has no context {missing}")));
     }
@@ -178,14 +178,14 @@ async fn load_config(
         KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
         .await
-        .with_context(|| place.to_string())?;
-    if matches!(place, KubeconfigSource::LocalHub(_)) && !is_listening(&config).await {
+        .with_context(|| source.to_string())?;
+    if matches!(source, KubeconfigSource::LocalHub(_)) && !is_listening(&config).await {
         return Ok(Err(format!("nothing listens on {}", config.cluster_url)));
     }
     Ok(Ok(config))
 }
 
-/// Whether anyone takes a connection there.
+/// Whether anything accepts connections there.
 async fn is_listening(config: &kube::Config) -> bool {
     let Some(host) = config.cluster_url.host() else { return false };
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -193,22 +193,24 @@ async fn is_listening(config: &kube::Config) -> bool {
     matches!(timeout(LOCAL_CONNECT_TIMEOUT, TcpStream::connect((host, port))).await, Ok(Ok(_)))
 }
 
-async fn connect(mut config: kube::Config, place: &KubeconfigSource) -> Result<kube::Client> {
+async fn connect(mut config: kube::Config, source: &KubeconfigSource) -> Result<kube::Client> {
     let address = config.cluster_url.to_string();
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    let context = || format!("the home at {address} ({place})");
+    let context = || format!("the API server at {address} ({source})");
     let client = kube::Client::try_from(config).with_context(context)?;
-    let question = http::Request::get("/version").body(Vec::new())?;
-    let why = match timeout(CONNECT_TIMEOUT, client.request_text(question)).await {
-        // Any answer will do: who may not ask this may well ask other things.
+    let request = http::Request::get("/version").body(Vec::new())?;
+    let why = match timeout(CONNECT_TIMEOUT, client.request_text(request)).await {
+        // Any response will do: a user without this right may have others.
         Ok(Ok(_) | Err(kube::Error::Api(_))) => return Ok(client),
         Ok(Err(error)) => root_cause(&error),
-        Err(_) => format!("no answer in {} seconds", CONNECT_TIMEOUT.as_secs()),
+        Err(_) => format!("no response in {} seconds", CONNECT_TIMEOUT.as_secs()),
     };
-    Err(anyhow!("the home at {address} ({place}) does not answer: {why}; is it running? {REMEDY}"))
+    Err(anyhow!(
+        "the API server at {address} ({source}) does not answer: {why}; is it running? {REMEDY}"
+    ))
 }
 
-/// The innermost cause: the outer ones only say that something failed.
+/// The innermost cause: the outer errors only say that something failed.
 fn root_cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(cause) = error.source() {
@@ -221,7 +223,7 @@ fn root_cause(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
-    fn around(kubeconfig: Option<&str>, state: Option<&str>, home: Option<&str>) -> ConnectionEnv {
+    fn env(kubeconfig: Option<&str>, state: Option<&str>, home: Option<&str>) -> ConnectionEnv {
         let text = |text: Option<&str>| text.map(str::to_owned);
         ConnectionEnv {
             kubeconfig: kubeconfig.map(OsString::from),
@@ -231,39 +233,39 @@ mod tests {
     }
 
     #[test]
-    fn where_a_home_is_looked_for() {
+    fn sources_are_tried_in_order() {
         let none = ConnectionOptions::default();
         let flag = ConnectionOptions { kubeconfig: Some("/f".into()), context: None };
         let hub = |path: &str| KubeconfigSource::LocalHub(path.into());
         let user = || KubeconfigSource::UserDefault("/h/.kube/config".into());
-        for (wanted, around, expected) in [
+        for (wanted, env, expected) in [
             (
                 &flag,
-                around(Some("/k"), None, Some("/h")),
+                env(Some("/k"), None, Some("/h")),
                 vec![KubeconfigSource::Explicit(vec!["/f".into()])],
             ),
             (
                 &none,
-                around(Some("/a:/b:"), None, Some("/h")),
+                env(Some("/a:/b:"), None, Some("/h")),
                 vec![KubeconfigSource::Explicit(vec!["/a".into(), "/b".into()])],
             ),
             (
                 &none,
-                around(Some(""), Some("/s"), Some("/h")),
+                env(Some(""), Some("/s"), Some("/h")),
                 vec![hub("/s/machinist/kubeconfig"), user(), KubeconfigSource::InCluster],
             ),
             (
                 &none,
-                around(None, None, Some("/h")),
+                env(None, None, Some("/h")),
                 vec![
                     hub("/h/.local/state/machinist/kubeconfig"),
                     user(),
                     KubeconfigSource::InCluster,
                 ],
             ),
-            (&none, around(None, None, None), vec![KubeconfigSource::InCluster]),
+            (&none, env(None, None, None), vec![KubeconfigSource::InCluster]),
         ] {
-            assert_eq!(candidates(wanted, &around), expected);
+            assert_eq!(candidates(wanted, &env), expected);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Asking a home which kinds it serves: in two questions where it knows aggregated discovery, else
-//! group by group.
+//! Asks the API server which resources it serves: in two requests with aggregated discovery, else group by group.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -11,22 +10,21 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
 impl ApiClient {
-    /// The kinds that the home serves: the core first, then group by group, the preferred version
-    /// of each first.
+    /// The served resources: the core group first, then the other groups, each with its preferred version first.
     ///
     /// # Errors
-    /// The home does not answer or refuses.
+    /// The API server does not respond or refuses.
     pub async fn resources(&self) -> Result<ServedResources> {
         let mut all = Vec::new();
         for root in ["/api", "/apis"] {
-            let answer = self.get_as(root, AGGREGATED).await?;
-            if str_field(&answer, "kind") == "APIGroupDiscoveryList" {
-                all.extend(parse_aggregated(&answer));
+            let response = self.get_as(root, AGGREGATED).await?;
+            if str_field(&response, "kind") == "APIGroupDiscoveryList" {
+                all.extend(parse_aggregated(&response));
                 continue;
             }
-            for version in group_versions(&answer) {
+            for version in group_versions(&response) {
                 let list = self.get_as(&format!("{root}/{version}"), ACCEPT_JSON).await;
-                // A group whose server is away must not hide the others.
+                // A group whose server is down must not hide the others.
                 let Ok(list) = list else { continue };
                 all.extend(resources_of_version(&version, &list));
             }
@@ -47,7 +45,7 @@ fn string_list(value: &Value, field: &str) -> Vec<String> {
     array_field(value, field).iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// The kinds in an `APIGroupDiscoveryList`.
+/// The resources in an `APIGroupDiscoveryList`.
 fn parse_aggregated(list: &Value) -> Vec<ServedResource> {
     let mut all = Vec::new();
     for group in array_field(list, "items") {
@@ -88,7 +86,7 @@ fn group_versions(list: &Value) -> Vec<String> {
     all
 }
 
-/// The kinds in an `APIResourceList`.
+/// The resources in an `APIResourceList`.
 fn resources_of_version(group_version: &str, list: &Value) -> Vec<ServedResource> {
     let (group, version) = group_version.rsplit_once('/').unwrap_or(("", group_version));
     array_field(list, "resources")
@@ -112,7 +110,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn both_forms_say_the_same() {
+    fn aggregated_and_plain_discovery_agree() {
         let new = parse_aggregated(&json!({"items": [{
             "metadata": {"name": "g.io"},
             "versions": [{"version": "v1", "resources": [{

@@ -1,4 +1,4 @@
-//! One question to the home, and its answer: JSON both ways.
+//! One request to the API server and its response, both in JSON.
 
 use std::fmt;
 
@@ -19,19 +19,19 @@ pub const ACCEPT_METADATA: &str =
 /// A JSON merge patch.
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// The server said no.
+/// The API server's refusal of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiStatusError {
     /// The status code.
     pub code: u16,
     /// The reason in one word, such as `NotFound`.
     pub reason: String,
-    /// What the server says.
+    /// The server's message.
     pub message: String,
 }
 
 impl ApiStatusError {
-    /// Reads it out of an answer.
+    /// Parses the body of a response.
     #[must_use]
     pub fn from_response(code: u16, body: &[u8]) -> Self {
         let status: Value = serde_json::from_slice(body).unwrap_or_default();
@@ -56,22 +56,22 @@ impl fmt::Display for ApiStatusError {
 
 impl std::error::Error for ApiStatusError {}
 
-/// The status code, if an error is the server's refusal.
+/// The status code, if the error is a refusal by the server.
 #[must_use]
 pub fn status_code(error: &anyhow::Error) -> Option<u16> {
     error.downcast_ref::<ApiStatusError>().map(|refusal| refusal.code)
 }
 
-/// What was answered.
+/// A successful response.
 #[derive(Debug, Clone)]
 pub struct JsonResponse {
     /// The object, list or table.
     pub body: Value,
-    /// What the server warns of.
+    /// The server's warnings.
     pub warnings: Vec<String>,
 }
 
-/// A home that can be asked.
+/// A client of the API server for objects as JSON.
 #[derive(Clone)]
 pub struct ApiClient {
     client: Client,
@@ -79,35 +79,35 @@ pub struct ApiClient {
 
 impl fmt::Debug for ApiClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Home").finish_non_exhaustive()
+        f.debug_struct("ApiClient").finish_non_exhaustive()
     }
 }
 
 impl ApiClient {
-    /// The home behind a client.
+    /// Wraps a kube client.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self { client }
     }
 
-    /// The namespace where none is named.
+    /// The namespace for requests that name none.
     #[must_use]
     pub fn default_namespace(&self) -> &str {
         self.client.default_namespace()
     }
 
-    /// Reads.
+    /// Reads an object or a list.
     ///
     /// # Errors
-    /// A [`Refusal`], or the home does not answer.
+    /// An [`ApiStatusError`], or the API server does not respond.
     pub async fn get(&self, path: &str) -> Result<Value> {
         self.get_as(path, ACCEPT_JSON).await
     }
 
-    /// Reads in a form of the answer.
+    /// Reads with an `Accept` header, such as [`ACCEPT_TABLE`].
     ///
     /// # Errors
-    /// A [`Refusal`], or the home does not answer.
+    /// An [`ApiStatusError`], or the API server does not respond.
     pub async fn get_as(&self, path: &str, accept: &str) -> Result<Value> {
         let request = Request::get(path).header("accept", accept).body(Body::empty())?;
         Ok(self.send(request).await?.body)
@@ -116,7 +116,7 @@ impl ApiClient {
     /// Reads a list with all its pages as one.
     ///
     /// # Errors
-    /// A [`Refusal`], or the home does not answer.
+    /// An [`ApiStatusError`], or the API server does not respond.
     pub async fn list_as(&self, path: &str, accept: &str) -> Result<Value> {
         let first = self.get_as(&with_query(path, &[("limit", PAGE_SIZE)]), accept).await?;
         let Some(mut token) = next_page(&first) else { return Ok(first) };
@@ -141,7 +141,7 @@ impl ApiClient {
     /// Creates, patches or deletes.
     ///
     /// # Errors
-    /// A [`Refusal`], or the home does not answer.
+    /// An [`ApiStatusError`], or the API server does not respond.
     pub async fn write(
         &self,
         method: Method,
@@ -158,13 +158,13 @@ impl ApiClient {
         self.send(request).await
     }
 
-    /// Opens a stream; its lines come as they are sent.
+    /// Opens a stream, whose lines arrive as they are sent.
     ///
     /// # Errors
-    /// A [`Refusal`], or the home does not answer.
+    /// An [`ApiStatusError`], or the API server does not respond.
     pub(super) async fn open_stream(&self, path: &str, accept: &str) -> Result<Body> {
         let request = Request::get(path).header("accept", accept).body(Body::empty())?;
-        let response = self.client.send(request).await.context("the home does not answer")?;
+        let response = self.client.send(request).await.context("the API server does not answer")?;
         let code = response.status();
         if code.is_success() {
             return Ok(response.into_body());
@@ -174,15 +174,16 @@ impl ApiClient {
     }
 
     async fn send(&self, request: Request<Body>) -> Result<JsonResponse> {
-        let response = self.client.send(request).await.context("the home does not answer")?;
+        let response = self.client.send(request).await.context("the API server does not answer")?;
         let code = response.status();
         let warnings = response.headers().get_all("warning").iter();
         let warnings = warnings.filter_map(|text| warning(text.to_str().ok()?)).collect();
-        let body = response.into_body().collect().await.context("the answer broke off")?.to_bytes();
+        let body =
+            response.into_body().collect().await.context("the response broke off")?.to_bytes();
         if !code.is_success() {
             return Err(ApiStatusError::from_response(code.as_u16(), &body).into());
         }
-        let body = serde_json::from_slice(&body).context("the answer is not JSON")?;
+        let body = serde_json::from_slice(&body).context("the response is not JSON")?;
         Ok(JsonResponse { body, warnings })
     }
 }
@@ -202,22 +203,22 @@ fn warning(header: &str) -> Option<String> {
     Some(text.replace("\\\"", "\"").replace("\\\\", "\\"))
 }
 
-/// A path with a query; what is empty is left out.
+/// A path with a query; empty values are left out.
 #[must_use]
 pub fn with_query(path: &str, query: &[(&str, &str)]) -> String {
     let mut text = path.to_owned();
-    let mut joint = if path.contains('?') { '&' } else { '?' };
+    let mut separator = if path.contains('?') { '&' } else { '?' };
     for (name, value) in query.iter().filter(|(_, value)| !value.is_empty()) {
-        text.push(joint);
+        text.push(separator);
         text.push_str(name);
         text.push('=');
         text.push_str(&percent_encode(value));
-        joint = '&';
+        separator = '&';
     }
     text
 }
 
-/// Text as it may stand in a path or a query.
+/// Text, encoded for a path or a query.
 #[must_use]
 pub fn percent_encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);

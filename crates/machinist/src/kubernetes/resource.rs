@@ -1,8 +1,8 @@
-//! The kinds that a home serves, by all names that people give them.
+//! The resources that the API server serves, by all their names.
 
 use std::fmt;
 
-/// A kind that is served.
+/// A served resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServedResource {
     /// The group; empty for the core.
@@ -49,7 +49,7 @@ impl ServedResource {
         path
     }
 
-    /// `kind.group` in small letters, as `kubectl` names kinds in its messages.
+    /// `kind.group` in lower case, as in the messages of `kubectl`.
     #[must_use]
     pub fn kind_and_group(&self) -> String {
         dotted(&self.kind.to_lowercase(), &self.group)
@@ -65,7 +65,7 @@ impl ServedResource {
         self.all_names().any(|name| name == word)
     }
 
-    /// All names, in small letters.
+    /// All names, in lower case.
     fn all_names(&self) -> impl Iterator<Item = String> {
         let short = self.short_names.iter();
         [&self.plural, &self.singular, &self.kind]
@@ -79,12 +79,12 @@ fn dotted(name: &str, group: &str) -> String {
     if group.is_empty() { name.to_owned() } else { format!("{name}.{group}") }
 }
 
-/// A name that no kind has.
+/// A name that no served resource has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownResource {
-    /// The name that was given.
+    /// The unknown name.
     pub name: String,
-    /// Names that look like it.
+    /// Similar names.
     pub similar: Vec<String>,
 }
 
@@ -100,16 +100,15 @@ impl fmt::Display for UnknownResource {
 
 impl std::error::Error for UnknownResource {}
 
-/// All kinds of a home; what is preferred comes first.
+/// All served resources; preferred versions come first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServedResources(pub Vec<ServedResource>);
 
 impl ServedResources {
-    /// The kind that is meant by a word: plural, singular, kind, short name, each of them alone or
-    /// with `.group` or `.version.group`.
+    /// The resource with a name: plural, singular, kind or short name, alone or with `.group` or `.version.group`.
     ///
     /// # Errors
-    /// No kind has this name.
+    /// No served resource has this name.
     pub fn by_name(&self, word: &str) -> Result<&ServedResource, UnknownResource> {
         let wanted = word.to_lowercase();
         let by_name = || self.0.iter().find(|resource| resource.matches_name(&wanted));
@@ -123,7 +122,7 @@ impl ServedResources {
         by_name().or_else(by_group).ok_or_else(unknown)
     }
 
-    /// The kind of a manifest.
+    /// The resource of a manifest.
     #[must_use]
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&ServedResource> {
         let fits = |one: &&ServedResource| one.kind == kind && one.api_version() == api_version;
@@ -146,7 +145,7 @@ impl ServedResources {
     }
 }
 
-/// How many letters have to change.
+/// The Levenshtein distance.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_have_many_names() {
+    fn a_resource_is_found_by_all_its_names() {
         let all = resources();
         for (word, expected) in [
             ("node", "v1 Node"),

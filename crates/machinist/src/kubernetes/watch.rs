@@ -1,4 +1,4 @@
-//! What happens to objects from now on.
+//! A watch on objects that resumes where the server ended it. Used by the CLI; long-running processes use `cache`.
 
 use anyhow::{Context as _, Result};
 use http_body_util::BodyExt as _;
@@ -8,25 +8,25 @@ use serde_json::Value;
 use super::ServedResource;
 use super::request::{ACCEPT_JSON, ApiClient, ApiStatusError, status_code, with_query};
 
-/// The revision is too old: the watcher has to begin anew.
+/// The resource version is too old: the list has to be read again.
 const GONE: u16 = 410;
 
-/// What happened.
+/// A change of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WatchEvent {
-    /// An object is there, or is otherwise than before.
+    /// An object was created or changed.
     Applied(Value),
-    /// An object is gone; this is how it was.
+    /// An object was deleted; this is its last version.
     Deleted(Value),
-    /// Nothing, up to this revision.
+    /// No change up to this resource version.
     Bookmark(Value),
 }
 
 impl WatchEvent {
-    /// Reads a line of a watch.
+    /// Parses a line of a watch.
     ///
     /// # Errors
-    /// It is an error of the server, or no event.
+    /// The line is an error of the server, or no event.
     fn parse(line: &[u8]) -> Result<Self> {
         let mut event: Value = serde_json::from_slice(line).context("the watch sent no JSON")?;
         let object = event.get_mut("object").map(Value::take).unwrap_or_default();
@@ -42,22 +42,22 @@ impl WatchEvent {
         }
     }
 
-    /// The revision after it.
+    /// The resource version after the event.
     fn resource_version(&self) -> Option<String> {
         let (Self::Applied(object) | Self::Deleted(object) | Self::Bookmark(object)) = self;
         revision(object).map(str::to_owned)
     }
 }
 
-/// The revision of an object, a list or a table.
+/// The resource version of an object, a list or a table.
 #[must_use]
 pub fn revision(object: &Value) -> Option<&str> {
-    let places = ["/metadata/resourceVersion", "/rows/0/object/metadata/resourceVersion"];
-    let found = |place: &&str| object.pointer(place).and_then(Value::as_str);
-    places.iter().filter_map(found).find(|text| !text.is_empty())
+    let pointers = ["/metadata/resourceVersion", "/rows/0/object/metadata/resourceVersion"];
+    let found = |pointer: &&str| object.pointer(pointer).and_then(Value::as_str);
+    pointers.iter().filter_map(found).find(|text| !text.is_empty())
 }
 
-/// A watch that goes on where it was when the server ends it.
+/// A watch that resumes where it was when the server ends it.
 #[derive(Debug)]
 pub struct ObjectWatch<'a> {
     client: &'a ApiClient,
@@ -68,17 +68,16 @@ pub struct ObjectWatch<'a> {
 }
 
 impl<'a> ObjectWatch<'a> {
-    /// Watches the objects of a list from a revision.
+    /// Watches the objects of a list from a resource version.
     #[must_use]
-    pub fn new(home: &'a ApiClient, path: String, accept: &'a str, revision: &str) -> Self {
-        Self { client: home, path, accept, resource_version: revision.to_owned(), stream: None }
+    pub fn new(client: &'a ApiClient, path: String, accept: &'a str, revision: &str) -> Self {
+        Self { client, path, accept, resource_version: revision.to_owned(), stream: None }
     }
 
-    /// Waits for what happens next; none if the revision is too old, and the list has to be read
-    /// again.
+    /// Waits for the next event; none if the resource version is too old and the list has to be read again.
     ///
     /// # Errors
-    /// The home does not answer or refuses.
+    /// The API server does not respond or refuses.
     pub async fn next(&mut self) -> Result<Option<WatchEvent>> {
         match self.next_event().await {
             Ok(event) => Ok(Some(event)),
@@ -121,7 +120,7 @@ struct LineStream {
 }
 
 impl LineStream {
-    /// The next line; none at the end. Half a line at the end is none.
+    /// The next complete line; none at the end.
     async fn next_line(&mut self) -> Result<Option<Vec<u8>>> {
         let mut searched = 0;
         loop {
@@ -145,11 +144,11 @@ impl LineStream {
 }
 
 impl ApiClient {
-    /// Looks at one object, now and whenever it changes, until the check has an answer. The check
-    /// gets none while the object is not there.
+    /// Checks one object, now and after each change, until the check returns something. The check gets none while the
+    /// object does not exist.
     ///
     /// # Errors
-    /// The home does not answer or refuses.
+    /// The API server does not respond or refuses.
     pub async fn until<T>(
         &self,
         resource: &ServedResource,
@@ -162,8 +161,8 @@ impl ApiClient {
         loop {
             let list = self.get(&path).await?;
             let object = list.pointer("/items/0");
-            if let Some(answer) = check(object) {
-                return Ok(answer);
+            if let Some(result) = check(object) {
+                return Ok(result);
             }
             let start = revision(&list).unwrap_or_default();
             let mut watch = ObjectWatch::new(self, path.clone(), ACCEPT_JSON, start);
@@ -173,8 +172,8 @@ impl ApiClient {
                     WatchEvent::Deleted(_) => None,
                     WatchEvent::Bookmark(_) => continue,
                 };
-                if let Some(answer) = check(object) {
-                    return Ok(answer);
+                if let Some(result) = check(object) {
+                    return Ok(result);
                 }
             }
         }
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_the_revision_of_its_row() {
+    fn a_table_has_the_resource_version_of_its_row() {
         let row = json!({"object": {"metadata": {"resourceVersion": "9"}}});
         let table = json!({"metadata": {"resourceVersion": ""}, "rows": [row]});
         assert_eq!(revision(&table), Some("9"));

@@ -1,4 +1,4 @@
-//! The archive: a compressed tar file, with one folder in it.
+//! The archive: a compressed tar file with one directory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,18 +6,18 @@ use std::io;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Packs files into an archive, below a folder; all are dated `time`, in seconds.
+/// Packs files into an archive below a directory; all have the modification time `time`, in seconds.
 ///
 /// # Errors
 /// None in practice: everything is in memory.
-pub fn pack(folder: &str, files: &BTreeMap<String, Vec<u8>>, time: u64) -> io::Result<Vec<u8>> {
+pub fn pack(directory: &str, files: &BTreeMap<String, Vec<u8>>, time: u64) -> io::Result<Vec<u8>> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for (path, contents) in files {
         let mut header = tar::Header::new_gnu();
         header.set_mode(0o600);
         header.set_mtime(time);
         header.set_size(contents.len() as u64);
-        tar.append_data(&mut header, format!("{folder}/{path}"), contents.as_slice())?;
+        tar.append_data(&mut header, format!("{directory}/{path}"), contents.as_slice())?;
     }
     tar.into_inner()?.finish()
 }

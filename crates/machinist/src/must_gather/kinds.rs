@@ -1,4 +1,4 @@
-//! What a home is asked for. Paths, and not discovery: it works where half of the home is gone.
+//! The kinds that are collected. Fixed paths instead of discovery: they work even if half of the API server is broken.
 
 /// A kind that is collected.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What the machine knows on which the command runs.
+//! Collects the state of the machine that the command runs on.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use super::{Collected, to_pretty_json};
 
 /// How many lines of the daemon's log are collected.
 const LOG_LINES: &str = "5000";
-/// What says that a machine is looked after by a daemon, below its root.
+/// Directories below the root that only a managed machine has.
 const DAEMON_DIRS: [&str; 2] = ["etc/machine-config-daemon", "var/lib/machinist"];
 
-/// Whether a daemon looks after the machine.
+/// Whether a daemon manages the machine.
 #[must_use]
 pub fn is_managed(root: &Path) -> bool {
     DAEMON_DIRS.iter().any(|sign| root.join(sign).exists())
@@ -50,16 +50,16 @@ pub fn collect_machine(root: &Path, status: Result<Value>, redactor: &Redactor) 
     collected
 }
 
-/// The log of a service, as the journal has it.
+/// The journal of a service.
 fn service_log(root: &Path, unit: &str) -> Result<String, String> {
     let mut journal = Command::new("journalctl");
     journal.args(["--no-pager", "--quiet", "-o", "short-iso", "-n", LOG_LINES, "-u", unit]);
     if root != Path::new("/") {
         journal.arg("--root").arg(root);
     }
-    let answer = journal.output().map_err(|error| format!("journalctl: {error}"))?;
-    if !answer.status.success() {
-        return Err(String::from_utf8_lossy(&answer.stderr).trim().to_owned());
+    let output = journal.output().map_err(|error| format!("journalctl: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
-    Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -1,6 +1,6 @@
-//! Everything that somebody needs who is to find out what is wrong, in one archive, without secrets.
+//! Collects everything that is needed to find a problem into one archive, without secrets.
 //!
-//! What cannot be read is said, and does not keep the rest from being collected.
+//! Items that cannot be read are listed as missing and do not stop the rest. Called by `machinist must-gather`.
 
 mod archive;
 mod kinds;
@@ -23,12 +23,12 @@ use crate::kubernetes::ApiClient;
 use crate::kubernetes::request::{ACCEPT_JSON, status_code};
 use kinds::{CollectedKind, KINDS};
 
-/// A home that says nothing for this long says nothing.
+/// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How many questions are under way at a time.
+/// How many requests are sent at a time.
 const MAX_CONCURRENT_REQUESTS: usize = 4;
 
-/// What could not be collected.
+/// An item that could not be collected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MissingItem {
     /// What it is.
@@ -44,7 +44,7 @@ pub struct Collected {
     pub files: BTreeMap<String, Vec<u8>>,
     /// How many objects there are of each kind.
     pub objects: BTreeMap<String, usize>,
-    /// Kinds that the home does not have.
+    /// Kinds that the API server does not serve.
     pub absent: Vec<String>,
     /// What could not be collected.
     pub missing: Vec<MissingItem>,
@@ -61,7 +61,7 @@ impl Collected {
         self.missing.push(MissingItem { what: what.into(), why: why.into() });
     }
 
-    /// Takes up what was collected elsewhere.
+    /// Adds another collection.
     pub fn merge(&mut self, other: Self) {
         self.files.extend(other.files);
         self.objects.extend(other.objects);
@@ -69,7 +69,7 @@ impl Collected {
         self.missing.extend(other.missing);
     }
 
-    /// What is in the archive, for programs.
+    /// A summary of the archive as JSON.
     #[must_use]
     pub fn summary(&self, time: &str) -> Value {
         json!({
@@ -83,29 +83,29 @@ impl Collected {
     }
 }
 
-/// Collects the state of a home. `tell` is told about every kind.
+/// Collects the state of a cluster. `report` gets a line for every kind.
 pub async fn collect_cluster(
-    home: &ApiClient,
+    client: &ApiClient,
     redactor: &Redactor,
-    tell: impl Fn(&str),
+    report: impl Fn(&str),
 ) -> Collected {
     let mut collected = Collected::default();
     for (path, name) in [("/version", "version.json"), ("/apis", "groups.json")] {
-        match send_request(home.get(path)).await {
-            Ok(answer) => collected.add(format!("home/{name}"), to_pretty_json(&answer)),
+        match send_request(client.get(path)).await {
+            Ok(response) => collected.add(format!("home/{name}"), to_pretty_json(&response)),
             Err(why) => collected.add_missing(path, why.message()),
         }
     }
-    let questions = KINDS
+    let requests = KINDS
         .iter()
-        .map(async |kind| (kind, send_request(home.list_as(kind.path, ACCEPT_JSON)).await));
-    let mut answers = futures::stream::iter(questions).buffer_unordered(MAX_CONCURRENT_REQUESTS);
+        .map(async |kind| (kind, send_request(client.list_as(kind.path, ACCEPT_JSON)).await));
+    let mut responses = futures::stream::iter(requests).buffer_unordered(MAX_CONCURRENT_REQUESTS);
     let mut known: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-    while let Some((kind, answer)) = answers.next().await {
-        match answer {
+    while let Some((kind, response)) = responses.next().await {
+        match response {
             Ok(list) => {
                 let objects = objects(kind, list, redactor);
-                tell(&format!("{} {}", objects.len(), kind.name));
+                report(&format!("{} {}", objects.len(), kind.name));
                 for object in &objects {
                     collected.add(archive_path(kind, object), to_go_yaml(object));
                 }
@@ -113,14 +113,14 @@ pub async fn collect_cluster(
                 known.insert(kind.name, objects);
             }
             Err(RequestFailure::NotServed) => collected.absent.push(kind.name.to_owned()),
-            Err(silence) => {
-                let why = silence.message();
-                tell(&format!("cannot read {}: {why}", kind.name));
+            Err(failure) => {
+                let why = failure.message();
+                report(&format!("cannot read {}: {why}", kind.name));
                 collected.add_missing(kind.name, why);
             }
         }
     }
-    // Answers come in any order.
+    // Responses come in any order.
     collected.absent.sort();
     collected.missing.sort_by(|a, b| a.what.cmp(&b.what));
     let of = |kind: &str| known.get(kind).map_or(&[][..], Vec::as_slice);
@@ -129,38 +129,38 @@ pub async fn collect_cluster(
     collected
 }
 
-/// Why there is no answer.
+/// Why a request failed.
 enum RequestFailure {
-    /// The home has no such kind.
+    /// The API server does not serve the kind.
     NotServed,
-    /// Something else.
+    /// Any other failure.
     Failed(String),
 }
 
 impl RequestFailure {
     fn message(self) -> String {
         match self {
-            Self::NotServed => "the home has no such thing".to_owned(),
+            Self::NotServed => "the API server does not serve it".to_owned(),
             Self::Failed(why) => why,
         }
     }
 }
 
 async fn send_request(
-    question: impl Future<Output = anyhow::Result<Value>>,
+    request: impl Future<Output = anyhow::Result<Value>>,
 ) -> Result<Value, RequestFailure> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, question).await {
-        Ok(Ok(answer)) => Ok(answer),
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) if status_code(&error) == Some(404) => Err(RequestFailure::NotServed),
         Ok(Err(error)) => Err(RequestFailure::Failed(format!("{error:#}"))),
         Err(_) => Err(RequestFailure::Failed(format!(
-            "no answer for {} seconds",
+            "no response in {} seconds",
             REQUEST_TIMEOUT.as_secs()
         ))),
     }
 }
 
-/// The objects of a list, without secrets. The items of a list do not say what they are.
+/// The objects of a list, without secrets. The items of a list lack kind and API version, which are added.
 fn objects(kind: &CollectedKind, mut list: Value, redactor: &Redactor) -> Vec<Value> {
     let items = list.get_mut("items").map(Value::take);
     let Some(Value::Array(mut items)) = items else { return Vec::new() };
@@ -174,14 +174,14 @@ fn objects(kind: &CollectedKind, mut list: Value, redactor: &Redactor) -> Vec<Va
     items
 }
 
-/// Where an object goes.
+/// The path of an object in the archive. Its first part is `home`, which readers of archives know.
 fn archive_path(kind: &CollectedKind, object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.') { c } else { '_' };
     let clean = |text: &str| text.chars().map(plain).collect::<String>();
     let (namespace, name) = (clean(text("/metadata/namespace")), clean(text("/metadata/name")));
-    let folder = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
-    format!("home/{}/{folder}{name}.yaml", kind.name)
+    let directory = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    format!("home/{}/{directory}{name}.yaml", kind.name)
 }
 
 fn to_pretty_json(value: &Value) -> Vec<u8> {
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_objects_stay_in_their_folder() {
+    fn names_of_objects_stay_in_their_directory() {
         let kind = &KINDS[0];
         let object = |name: &str, namespace: &str| json!({"metadata": {"name": name, "namespace": namespace}});
         assert_eq!(archive_path(kind, &object("a", "")), "home/machineconfigpools/a.yaml");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn items_say_what_they_are_and_hold_no_secret() {
+    fn items_get_their_kind_and_lose_their_secrets() {
         let list = json!({"items": [{"metadata": {"name": "a"}, "spec": {"config": {"passwd": {"users": [{"passwordHash": "hunter2"}]}}}}]});
         let kind = KINDS.iter().find(|kind| kind.name == "machineconfigs").unwrap();
         let made = objects(kind, list, &Redactor::new("key"));

@@ -1,11 +1,11 @@
-//! The first page: pools that are not as they should be, machines that are not done.
+//! The overview: all pools, and the machines that are not done.
 
 use std::fmt::Write as _;
 
 use machinist_core::api::names::annotation;
 use serde_json::Value;
 
-/// A page about pools and machines.
+/// The overview as text.
 pub(super) fn overview(pools: &[Value], nodes: &[Value]) -> String {
     let mut page = String::from("Pools\n");
     for pool in pools {
@@ -59,7 +59,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_wrong_is_on_the_first_page() {
+    fn degraded_pools_and_unfinished_machines_are_listed() {
         let pool = json!({"metadata": {"name": "worker"}, "spec": {"configuration": {"name": "rendered-worker-2"}},
         "status": {"machineCount": 2, "updatedMachineCount": 1, "conditions": [
             {"type": "Updated", "status": "False"},

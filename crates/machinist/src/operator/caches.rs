@@ -1,4 +1,4 @@
-//! What the operator looks at: one watch a kind, and a few objects that are asked for.
+//! The operator's view of the cluster: one cache for each kind, and a few objects that are read on demand.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::reflectors::{Reflectors, changes_of};
 use crate::kubernetes::request::{ACCEPT_METADATA, ApiClient, status_code};
 
-/// The CA of the API server is in every namespace.
+/// The ConfigMap with the CA of the API server, which every namespace has.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// All caches. A clone shares them.
@@ -31,7 +31,7 @@ pub(super) struct OperatorCaches {
     pub(super) deployments: Cache<Deployment>,
     pub(super) daemon_sets: Cache<DaemonSet>,
     pub(super) config_maps: Cache<ConfigMap>,
-    /// Only those that we made: there are many others, and large ones.
+    /// Only our own Secrets: there are many others, and large ones.
     secrets: Cache<PartialObjectMeta<Secret>>,
     pub(super) controller_configs: Cache<ControllerConfig>,
     pub(super) machine_configurations: Cache<MachineConfiguration>,
@@ -79,7 +79,7 @@ impl OperatorCaches {
         ])
     }
 
-    /// How a part is.
+    /// The state of a component.
     pub(super) fn component_status(
         &self,
         namespace: &str,
@@ -88,7 +88,7 @@ impl OperatorCaches {
         ComponentStatus::from_object(part, self.component_object(namespace, part).as_ref())
     }
 
-    /// The object of a part.
+    /// The object of a component.
     pub(super) fn component_object(
         &self,
         namespace: &str,
@@ -118,7 +118,7 @@ impl OperatorCaches {
     }
 }
 
-/// What the cluster says about itself.
+/// Reads how the cluster describes itself.
 pub(super) async fn read_cluster(
     client: &ApiClient,
     caches: &OperatorCaches,
@@ -143,10 +143,10 @@ pub(super) async fn read_cluster(
     })
 }
 
-/// An object; null where there is none, or no such kind.
+/// Reads an object; null if it does not exist or its kind is not served.
 pub(super) async fn get_optional(client: &ApiClient, path: &str) -> Result<Value> {
     match client.get(path).await {
         Err(error) if status_code(&error) == Some(404) => Ok(Value::Null),
-        answer => answer.with_context(|| format!("cannot read {path}")),
+        response => response.with_context(|| format!("cannot read {path}")),
     }
 }

@@ -1,4 +1,4 @@
-//! The server's CA and certificate: reads what there is, does what `core::operator::certificates` says, looks again.
+//! The machine config server's CA and certificate: reads them and performs the steps of `core::operator::certificates`.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 use super::caches::get_optional;
 use super::write::ApplyWriter;
 
-/// On the Secret of the CA: whoever writes something new here asks for a new CA.
+/// Annotation on the Secret of the CA: a new value requests a new CA.
 const ROTATE_ANNOTATION: &str = "machinist.dev/rotate";
-/// On the Secret of the CA: the last wish that was fulfilled.
+/// Annotation on the Secret of the CA: the last request that was carried out.
 const ROTATED_ANNOTATION: &str = "machinist.dev/rotated";
-/// No state needs more steps than this.
+/// More steps than any state needs.
 const MAX_STEPS: usize = 10;
 
-/// Everything that there is, keys and all.
+/// The stored certificates with their keys.
 #[derive(Default)]
 struct StoredCertificates {
     current: Option<PemKeyPair>,
@@ -36,21 +36,21 @@ struct StoredCertificates {
     serving: Option<(PemKeyPair, String)>,
 }
 
-/// What came of keeping the certificates.
+/// The result of a pass over the certificates.
 pub(super) struct CertificatesReport {
-    /// The CAs that machines are to trust.
+    /// The CAs that machines trust.
     pub(super) bundle: String,
-    /// When which certificate ends, in seconds since 1970.
+    /// When each certificate expires, in seconds since 1970.
     pub(super) expirations: Vec<(&'static str, i64)>,
 }
 
-/// Keeps the certificates, and tells what it did.
+/// Creates, rotates and signs certificates until nothing is left to do, and reports the steps.
 pub(super) async fn reconcile_certificates(
     writer: &ApplyWriter,
     namespace: &str,
     names: &[String],
     overlap: i64,
-    tell: &(dyn Fn(&OperatorEvent) + Sync),
+    report: &(dyn Fn(&OperatorEvent) + Sync),
 ) -> Result<CertificatesReport> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let now = i64::try_from(now).unwrap_or(i64::MAX);
@@ -65,7 +65,10 @@ pub(super) async fn reconcile_certificates(
                 expirations: expirations(&state),
             });
         };
-        tracing::info!(step = step_certificate(&step), "certificates of the server");
+        tracing::info!(
+            step = step_name(&step),
+            "changing the certificates of the machine config server"
+        );
         let event = events::certificate_event(&step);
         match step {
             CertificateStep::CreateCa => {
@@ -85,17 +88,17 @@ pub(super) async fn reconcile_certificates(
                 let pair = CertificateAuthority::from_pem(signer)?
                     .issue_server("machine-config-server", names)?;
                 writer.apply(&serving_object(namespace, &pair, &signer.certificate)).await?;
-                event.iter().for_each(tell);
+                event.iter().for_each(report);
                 continue;
             }
         }
         writer.apply(&signer_object(namespace, &kept)).await?;
-        event.iter().for_each(tell);
+        event.iter().for_each(report);
     }
-    bail!("the certificates of the server do not settle: remove Secret {SERVER_CA} to begin anew")
+    bail!("the certificates of the server do not settle: remove Secret {SERVER_CA} to start again")
 }
 
-/// When which certificate ends.
+/// When each certificate expires.
 fn expirations(state: &CertificateState) -> Vec<(&'static str, i64)> {
     let ends = [
         ("server", state.serving.as_ref().map(|it| it.not_after)),
@@ -105,18 +108,18 @@ fn expirations(state: &CertificateState) -> Vec<(&'static str, i64)> {
     ends.into_iter().filter_map(|(name, end)| Some((name, end?))).collect()
 }
 
-fn step_certificate(step: &CertificateStep) -> &'static str {
+fn step_name(step: &CertificateStep) -> &'static str {
     match step {
-        CertificateStep::CreateCa => "making a CA",
-        CertificateStep::CreateNextCa => "making the next CA",
-        CertificateStep::UpdateBundle(_) => "telling machines whom to trust",
-        CertificateStep::PromoteNextCa => "using the next CA",
-        CertificateStep::SignServerCertificate => "signing the server's certificate",
+        CertificateStep::CreateCa => "create a CA",
+        CertificateStep::CreateNextCa => "create the next CA",
+        CertificateStep::UpdateBundle(_) => "update the bundle of trusted CAs",
+        CertificateStep::PromoteNextCa => "promote the next CA",
+        CertificateStep::SignServerCertificate => "sign the server certificate",
     }
 }
 
 impl StoredCertificates {
-    /// What the decision needs to know. What cannot be read does not count.
+    /// The input of the decision. A certificate that cannot be parsed counts as missing.
     fn state(&self) -> CertificateState {
         let signer = |pair: &Option<PemKeyPair>| {
             let pair = pair.as_ref()?;
@@ -178,7 +181,7 @@ fn secret_text(secret: &Value, key: &str) -> Option<String> {
     String::from_utf8(data).ok()
 }
 
-/// The certificates in a file, each ended.
+/// The certificates in a file, each with a newline at its end.
 fn certificates(text: &str) -> Vec<String> {
     const END: &str = "-----END CERTIFICATE-----";
     let parts = text.split_inclusive(END).filter(|part| part.ends_with(END));
@@ -226,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_is_read_as_it_was_written() {
+    fn a_bundle_survives_reading_and_writing() {
         let all = ["b", "a"].map(|name| CertificateAuthority::generate(name).unwrap().certificate);
         let sorted: Vec<String> = certificates(&all.concat());
         assert_eq!(sorted, all.map(|one| format!("{}\n", one.trim().replace("\r\n", "\n"))));
@@ -235,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_does_not_count() {
+    fn an_unreadable_certificate_counts_as_missing() {
         let bad = PemKeyPair { certificate: "x".to_owned(), key: "y".to_owned() };
         let kept = StoredCertificates {
             current: Some(bad.clone()),

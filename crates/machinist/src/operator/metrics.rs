@@ -1,4 +1,4 @@
-//! The operator in figures.
+//! The metrics of the operator.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct CertificateLabels {
     certificate: &'static str,
 }
 
-/// All figures. A clone counts into the same.
+/// All metrics. A clone shares them.
 #[derive(Clone)]
 pub(super) struct OperatorMetrics {
     inner: Arc<Inner>,
@@ -57,7 +57,7 @@ impl fmt::Debug for OperatorMetrics {
 }
 
 impl OperatorMetrics {
-    /// The figures of an operator that deploys a release.
+    /// The metrics of an operator that deploys a release.
     pub(super) fn new(release: &str) -> Self {
         let mut registry = Registry::default();
         let build = Family::<BuildLabels, Gauge>::default();
@@ -135,7 +135,7 @@ impl OperatorMetrics {
         self.inner.certificates.clear();
     }
 
-    /// All figures.
+    /// The source for the endpoint.
     pub(super) fn source(&self) -> MetricsSource {
         let inner = Arc::clone(&self.inner);
         MetricsSource::new(move |text| metrics::append_registry(&inner.registry, text))
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_told() {
+    fn counts_are_served() {
         let metrics = OperatorMetrics::new("1.2");
         let text = || metrics::render(&[metrics.source()]);
         metrics.record_pass(Some("Settings"));

@@ -30,7 +30,7 @@ use crate::kubernetes::failure_log::{FailureLog, FailureState};
 const RECONCILE: &str = "reconcile";
 const READ_NAMESPACE: &str = "read the own namespace";
 const WRITE_STATUS: &str = "write the operator status";
-/// The note if machines cannot be told where the API server is.
+/// The note if the address of the API server for machines is unknown.
 const NO_SERVER: &str = "there is no machine config server, because nobody says where machines reach the API: set \
                          apiServerURL in ConfigMap machinist-settings";
 
@@ -162,13 +162,7 @@ impl Operator {
     ) -> Result<(), OperatorFailure> {
         let own = self.caches.machine_configurations.get(object::CLUSTER);
         if own.is_none() {
-            self.writer.create(&core::machine_configuration(owner)).await.in_task("Apply")?;
-            // Events of this pass are about this object, and the watch may be late.
-            let path = format!("{MACHINE_CONFIGURATIONS_PATH}/{}", object::CLUSTER);
-            let made = get_optional(&self.writer.client, &path).await.in_task("Apply")?;
-            self.caches
-                .machine_configurations
-                .upsert(serde_json::from_value(made).in_task("Apply")?);
+            self.create_machine_configuration(owner).await.in_task("Apply")?;
         }
         let spec = own.as_ref().map(|own| &own.spec);
         let management =
@@ -222,23 +216,7 @@ impl Operator {
                 self.writer.create(&pool).await.in_task("Apply")?;
             }
         }
-        let mut bundle = String::new();
-        if let Some(endpoint) = &inputs.endpoint {
-            let names = server_names(&endpoint.server, &inputs.settings.server_names);
-            let overlap = inputs.settings.certificate_overlap;
-            let event = |event: &OperatorEvent| self.report_event(event);
-            let kept = certificates::reconcile_certificates(
-                &self.writer,
-                &self.namespace,
-                &names,
-                overlap,
-                &event,
-            )
-            .await;
-            let kept = kept.in_task("Certificates")?;
-            self.reporters.metrics.set_certificate_expirations(&kept.expirations);
-            bundle = kept.bundle;
-        }
+        let bundle = self.reconcile_server_certificates(&inputs).await.in_task("Certificates")?;
         let mut failed = Ok(());
         if self.may_write_controller_config(&done.components) {
             // The components do not wait for it.
@@ -253,6 +231,32 @@ impl Operator {
         self.remove_components(&inputs, &others).await?;
         done.components = self.component_statuses(&wanted);
         failed.in_task("ControllerConfig")
+    }
+
+    async fn create_machine_configuration(&self, owner: &Value) -> Result<()> {
+        self.writer.create(&core::machine_configuration(owner)).await?;
+        // Events of this pass are about this object, and the watch may be late.
+        let path = format!("{MACHINE_CONFIGURATIONS_PATH}/{}", object::CLUSTER);
+        let created = get_optional(&self.writer.client, &path).await?;
+        self.caches.machine_configurations.upsert(serde_json::from_value(created)?);
+        Ok(())
+    }
+
+    /// Keeps the certificates of the machine config server, if there is one. Returns the CAs that machines trust.
+    async fn reconcile_server_certificates(&self, inputs: &ComponentInputs) -> Result<String> {
+        let Some(endpoint) = &inputs.endpoint else { return Ok(String::new()) };
+        let names = server_names(&endpoint.server, &inputs.settings.server_names);
+        let report = |event: &OperatorEvent| self.report_event(event);
+        let done = certificates::reconcile_certificates(
+            &self.writer,
+            &self.namespace,
+            &names,
+            inputs.settings.certificate_overlap,
+            &report,
+        )
+        .await?;
+        self.reporters.metrics.set_certificate_expirations(&done.expirations);
+        Ok(done.bundle)
     }
 
     fn component_statuses(

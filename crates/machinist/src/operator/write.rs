@@ -1,4 +1,4 @@
-//! Every write of the operator: with server-side apply, while it leads.
+//! The operator's writes: server-side apply, and only while it leads.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::kubernetes::request::{ACCEPT_JSON, ApiClient, MERGE_PATCH, status_cod
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
-/// Writes objects of the few kinds that the operator makes.
+/// Writes objects of the few kinds that the operator manages.
 #[derive(Debug, Clone)]
 pub(super) struct ApplyWriter {
     pub(super) client: ApiClient,
@@ -23,7 +23,7 @@ pub(super) struct ApplyWriter {
 }
 
 impl ApplyWriter {
-    /// Makes an object as it is said, or brings it back to that. Fields that are not said belong to others.
+    /// Applies an object. Fields that it does not name belong to others.
     pub(super) async fn apply(&self, object: &Value) -> Result<Value> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}&force=true", path(object)?);
         self.send(Method::PATCH, &path, APPLY_PATCH, object)
@@ -31,36 +31,41 @@ impl ApplyWriter {
             .with_context(|| format!("cannot apply {}", name(object)))
     }
 
-    /// Makes an object unless there is one of its name.
+    /// Creates an object unless it exists.
     pub(super) async fn create(&self, object: &Value) -> Result<()> {
         let path = path(object)?;
         let list = path.rsplit_once('/').map_or(path.as_str(), |(list, _)| list);
         match self.send(Method::POST, list, ACCEPT_JSON, object).await {
             Err(error) if status_code(&error) == Some(409) => Ok(()),
-            answer => answer.map(drop).with_context(|| format!("cannot make {}", name(object))),
+            response => {
+                response.map(drop).with_context(|| format!("cannot create {}", name(object)))
+            }
         }
     }
 
-    /// Removes an object, with what belongs to it.
+    /// Deletes an object and its dependents.
     pub(super) async fn delete(&self, object: &Value) -> Result<()> {
         let options = serde_json::json!({"propagationPolicy": "Background"});
         match self.send(Method::DELETE, &path(object)?, ACCEPT_JSON, &options).await {
             Err(error) if status_code(&error) == Some(404) => Ok(()),
-            answer => answer.map(drop).with_context(|| format!("cannot remove {}", name(object))),
+            response => {
+                response.map(drop).with_context(|| format!("cannot remove {}", name(object)))
+            }
         }
     }
 
-    /// Merges a patch into what is at a path.
+    /// Sends a merge patch.
     pub(super) async fn merge(&self, path: &str, patch: &Value) -> Result<()> {
         self.send(Method::PATCH, path, MERGE_PATCH, patch).await.map(drop)
     }
 
     async fn send(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Value> {
-        ensure!(self.leadership.is_leading(), "this operator does not lead any more");
+        ensure!(self.leadership.is_leading(), "this operator no longer leads");
         let writing = self.client.write(method, path, kind, body);
-        let answer =
-            timeout(WRITE_TIMEOUT, writing).await.map_err(|_| anyhow!("no answer in time"))?;
-        Ok(answer?.body)
+        let response = timeout(WRITE_TIMEOUT, writing)
+            .await
+            .map_err(|_| anyhow!("the API server did not respond in time"))?;
+        Ok(response?.body)
     }
 }
 
@@ -77,7 +82,7 @@ fn path(object: &Value) -> Result<String> {
     let plural = format!("{}s", kind.to_lowercase());
     let (name, namespace) =
         (text(&object["metadata"]["name"]), text(&object["metadata"]["namespace"]));
-    // Not the object itself: it may be a Secret.
+    // The error must not show the object: it may be a Secret.
     ensure!(
         !version.is_empty() && !kind.is_empty() && !name.is_empty(),
         "an object without apiVersion, kind or name: {version} {kind} {name}"

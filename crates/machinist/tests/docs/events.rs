@@ -8,15 +8,16 @@ use std::collections::BTreeSet;
 const PAGE: &str = "docs/reference/events.md";
 
 /// The calls that report an event, and what makes one for later.
-const CALLS: [&str; 8] = [
-    ".report(",
+const CALLS: [&str; 9] = [
+    ".report_event(",
+    ".report_once(",
+    ".record(",
     ".event(",
     ".warn(",
-    ".say(",
-    ".say_once(",
+    ".warn_once(",
     "Warning { reason: ",
-    "News::of(",
-    "News::warning(",
+    "OperatorEvent::normal(",
+    "OperatorEvent::warning(",
 ];
 
 /// The reasons of the table; several may share a row.

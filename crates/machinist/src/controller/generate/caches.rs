@@ -68,7 +68,7 @@ impl GenerateCaches {
         self.internal_release_images.get(CLUSTER).is_some()
     }
 
-    /// What there is about images, now.
+    /// The objects about images.
     pub(super) fn image_objects(&self) -> ImageObjects {
         let version = self.cluster_versions.get(CLUSTER_VERSION);
         let release = version.and_then(|version| {
@@ -87,7 +87,7 @@ impl GenerateCaches {
     }
 }
 
-/// What there is about images at one moment.
+/// The objects about images at one moment.
 #[derive(Debug, Default)]
 pub(super) struct ImageObjects {
     pub(super) image: Option<Arc<Image>>,
@@ -100,7 +100,7 @@ pub(super) struct ImageObjects {
 }
 
 impl ImageObjects {
-    /// As the generator takes it. What is being deleted does not count any more.
+    /// The inputs of the generator. Objects that are being deleted are left out.
     pub(super) fn inputs(&self) -> RegistryInputs<'_> {
         fn living<K: Resource>(objects: &[Arc<K>]) -> Vec<&K> {
             let objects = objects.iter().map(AsRef::as_ref);

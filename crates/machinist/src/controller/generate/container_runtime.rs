@@ -24,7 +24,7 @@ use super::report::Reported;
 use super::write::{ensure, remove};
 use super::{GeneratePass, GenerateResult};
 
-/// Generates for all objects, each for its pools, and tells them how it went.
+/// Generates for all objects, each for its pools, and writes their status.
 pub(super) async fn reconcile(
     pass: &mut GeneratePass<'_>,
     reported: &mut Reported,
@@ -68,8 +68,8 @@ fn plan(
     generate_all(&objects, &pools, exists, base)
 }
 
-/// Writes what an object comes to. What it is to be called, and what has to go with it, is noted on it
-/// first: so nothing is ever made that nobody would remove.
+/// Writes what is generated from an object. The names go into its finalizers first, so that nothing is created that would
+/// never be removed.
 async fn write_config(
     context: &Context,
     object: &Arc<ContainerRuntimeConfig>,
@@ -77,7 +77,7 @@ async fn write_config(
 ) -> GenerateResult {
     let names: BTreeSet<String> =
         planned.generated.iter().map(|made| made.machine_config.name_any()).collect();
-    // What has a name of old goes when its successor is there.
+    // A MachineConfig with an old name is removed once its successor exists.
     for name in generated_names(object)
         .filter(|name| CONTAINER_RUNTIME_NAMING.is_name(name) && !names.contains(*name))
     {
@@ -104,7 +104,7 @@ async fn write_config(
     Ok(())
 }
 
-/// Removes what was made of an object that is to go, and lets it go.
+/// Removes what was generated from a deleted object, and then its finalizers.
 async fn finalize(context: &Context, object: &Arc<ContainerRuntimeConfig>) -> GenerateResult {
     if generated_names(object).next().is_none() {
         return Ok(());
@@ -127,12 +127,12 @@ async fn finalize(context: &Context, object: &Arc<ContainerRuntimeConfig>) -> Ge
     }
 }
 
-/// The MachineConfigs that were made of an object.
+/// The MachineConfigs that were generated from an object.
 fn generated_names(object: &ContainerRuntimeConfig) -> impl Iterator<Item = &String> {
     object.finalizers().iter().filter(|name| CONTAINER_RUNTIME_NAMING.is_own_finalizer(name))
 }
 
-/// The pools that an object is for, or was.
+/// The pools that an object selects or selected.
 fn roles(pass: &GeneratePass<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<String> {
     let pools: Vec<&MachineConfigPool> = pass.pools.iter().map(AsRef::as_ref).collect();
     let selector = object.spec.machine_config_pool_selector.as_ref();
@@ -146,14 +146,14 @@ fn roles(pass: &GeneratePass<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<S
     generated_names(object).filter_map(role).chain(selected).collect()
 }
 
-/// Says on the object how it went, unless it says so already.
+/// Writes the status of the object, unless it is right.
 async fn write_status(
     context: &Context,
     object: &Arc<ContainerRuntimeConfig>,
     outcome: Result<(), &GenerateError>,
 ) -> GenerateResult {
     let kinds = &context.caches.generate;
-    // It may have been written a moment ago.
+    // Our own write a moment ago may be newer.
     let latest = kinds.container_runtime_configs.get(&object.name_any());
     let object = latest.as_ref().unwrap_or(object);
     let status = object.status.as_ref();

@@ -1,5 +1,4 @@
-//! What kubelets are reported: `97-` by the Node settings, `98-` by the FeatureGate, `99-` by
-//! KubeletConfigs.
+//! Kubelet configuration: `97-` from the Node settings, `98-` from the FeatureGate, `99-` from KubeletConfigs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use super::report::Reported;
 use super::write::{ensure, remove};
 use super::{GeneratePass, GenerateResult};
 
-/// Generates for all pools, and tells the objects how it went.
+/// Generates for all pools, and writes the status of the objects.
 pub(super) async fn reconcile(
     pass: &mut GeneratePass<'_>,
     reported: &mut Reported,
@@ -68,7 +67,7 @@ pub(super) async fn reconcile(
             Ok(plan) => {
                 write_config(context, config, plan).await?;
                 warnings.extend(plan.generated.iter().flat_map(|made| made.warnings.clone()));
-                // Each pool has the same ones.
+                // Each pool has the same warnings.
                 warnings.sort();
                 warnings.dedup();
                 Ok(())
@@ -87,18 +86,18 @@ pub(super) async fn reconcile(
     Ok(())
 }
 
-/// What is to be done, all of it decided before anything is.
+/// What to do, decided before anything is written.
 #[derive(Default)]
 struct KubeletPlan {
-    /// MachineConfigs that nobody wants any more.
+    /// MachineConfigs that are no longer wanted.
     remove: Vec<String>,
-    /// KubeletConfigs that are to go, with the finalizers that are left.
+    /// Deleted KubeletConfigs, with the finalizers that stay.
     deleted: Vec<(Arc<KubeletConfig>, Vec<String>)>,
-    /// What the cluster's own settings make; or for which pool they make nothing, and why.
+    /// What the cluster's settings generate; or for which pool they fail, and why.
     cluster_configs: Vec<Result<GeneratedConfig, (String, String)>>,
-    /// The step of the cluster's own settings that is not taken.
+    /// The change of the cluster's settings that is refused.
     refused: Option<RefusedLatencyChange>,
-    /// What the KubeletConfigs that stay make.
+    /// What the KubeletConfigs generate.
     plans: Vec<Result<KubeletConfigPlan, GenerateError>>,
 }
 
@@ -122,14 +121,14 @@ fn decide(
         templates: &context.templates,
         inputs: TemplateInputs {
             controller_config: &controller_config,
-            // No kubelet configuration holds it.
+            // No kubelet configuration contains it.
             pull_secret: None,
             api_server: api_server.as_deref(),
         },
         gates: &gates,
         node: node.as_deref(),
     };
-    // Everything below is made from what is in effect, and not from what was refused.
+    // Everything below uses the settings in effect, not the refused ones.
     let present =
         context.caches.configs.get(&format!("97-{}-generated-kubelet", object::POOL_WORKER));
     let refused = refused_latency_change(&sources, present.as_deref());
@@ -180,8 +179,8 @@ fn decide(
     decided
 }
 
-/// Writes what an object comes to. What it is to be called, and what has to go with it, is noted on it
-/// first: so nothing is ever made that nobody would remove.
+/// Writes what is generated from an object. The names go into its finalizers first, so that nothing is created that would
+/// never be removed.
 async fn write_config(
     context: &Context,
     config: &Arc<KubeletConfig>,
@@ -206,7 +205,7 @@ async fn write_config(
     Ok(())
 }
 
-/// Lets an object go.
+/// Removes our finalizers from a deleted object.
 async fn finalize(
     context: &Context,
     config: &Arc<KubeletConfig>,
@@ -225,7 +224,7 @@ async fn finalize(
     }
 }
 
-/// The pools whose MachineConfigs were made of an object.
+/// The pools that have MachineConfigs from an object.
 fn roles(config: &KubeletConfig) -> BTreeSet<String> {
     let role = |name: &String| {
         let (role, _) = name.strip_prefix("99-")?.rsplit_once("-generated-")?;
@@ -239,7 +238,7 @@ fn roles(config: &KubeletConfig) -> BTreeSet<String> {
         .collect()
 }
 
-/// Says on the object how it went, unless it says so already.
+/// Writes the status of the object, unless it is right.
 async fn write_status(
     context: &Context,
     config: &Arc<KubeletConfig>,
@@ -247,7 +246,7 @@ async fn write_status(
     warnings: &[String],
 ) -> GenerateResult {
     let cache = &context.caches.generate.kubelet_configs;
-    // It may have been written a moment ago.
+    // Our own write a moment ago may be newer.
     let latest = cache.get(&config.name_any());
     let config = latest.as_ref().unwrap_or(config);
     let now = Time(Timestamp::now());

@@ -19,7 +19,7 @@ use super::report::Reported;
 use super::write::{ensure, remove};
 use super::{GeneratePass, GenerateResult};
 
-/// Generates for all pools, removes what nobody wants any more, and tells objects how it went.
+/// Generates for all pools, removes what is no longer wanted, and writes the status of the sources.
 pub(super) async fn reconcile(
     pass: &mut GeneratePass<'_>,
     reported: &mut Reported,
@@ -55,8 +55,8 @@ pub(super) async fn reconcile(
     Ok(())
 }
 
-/// Everything that the outcome depends on, in one number: pools change many times during a rollout,
-/// and thousands of mirrors need not be looked at every time.
+/// A hash of everything that the result depends on: pools change many times during a rollout, and thousands of mirrors
+/// need not be processed every time.
 fn fingerprint(pass: &GeneratePass<'_>, inputs: &RegistryInputs<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
     inputs.hash_versions(&mut hasher);
@@ -88,7 +88,7 @@ fn made(
     generate(inputs, &pools)
 }
 
-/// Writes what is wanted; whether anything had to be.
+/// Writes the generated MachineConfigs. Returns whether anything was written.
 async fn write(
     pass: &GeneratePass<'_>,
     made: &RegistriesOutput,
@@ -112,13 +112,13 @@ async fn write(
     Ok(wrote)
 }
 
-/// Whether a MachineConfig was made here, for whatever pool.
+/// Whether a MachineConfig was generated here, for any pool.
 fn is_generated_registries(config: &MachineConfig) -> bool {
     let role = config.labels().get(machinist_core::api::names::label::ROLE);
     is_generated(config) && role.is_some_and(|role| config.name_any() == machine_config_name(role))
 }
 
-/// Mirrors are for all pools, and so is the news that they are wrong.
+/// Mirrors are for all pools, and so are their problems.
 fn add_problem_to_all(pass: &mut GeneratePass<'_>, problem: &GenerateError) {
     let all: Vec<&MachineConfigPool> = pass.pools.iter().map(AsRef::as_ref).collect();
     let roles: Vec<String> = target_pools(&all).iter().map(|pool| pool.name_any()).collect();

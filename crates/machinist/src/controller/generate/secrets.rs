@@ -1,5 +1,5 @@
-//! The Secrets that templates are filled in with: the cluster's pull secret, and the password of the registry that it
-//! may have inside. Each is watched, so that a new password reaches the machines at once.
+//! The Secrets that templates need: the cluster's pull secret, and the password of the cluster's own registry. Each is
+//! watched, so that a new password reaches the machines immediately.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::kubernetes::cache::{Cache, strip_managed_fields};
 const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
 pub(in super::super) const DOCKER_CONFIG_KEY: &str = ".dockerconfigjson";
 
-/// The Secrets that were asked for last, and the watches that keep them in step.
+/// The Secrets in use, and the watches that keep them current.
 #[derive(Debug)]
 pub(super) struct SecretCaches {
     watched: BTreeMap<(String, String), WatchedSecret>,
@@ -47,19 +47,18 @@ impl Default for SecretCaches {
 }
 
 impl SecretCaches {
-    /// Wakes whoever waits when one of them changes.
+    /// Changes whenever one of the Secrets does.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// The pull secret that the ControllerConfig refers to, with the way into the cluster's own registry where there is
-    /// one.
+    /// The pull secret of the ControllerConfig, with the credentials of the cluster's own registry if it has one.
     pub(super) async fn pull_secret(
         &mut self,
         context: &Context,
         config: &ControllerConfig,
     ) -> Result<Option<Vec<u8>>, String> {
-        // The tasks that ended with their Secrets need not be kept in mind.
+        // Reap the tasks of Secrets that are no longer watched.
         while self.watches.try_join_next().is_some() {}
         let Some(reference) = &config.spec.pull_secret else {
             self.watched.clear();
@@ -89,7 +88,7 @@ impl SecretCaches {
         with_internal_registry(data, password, config).map(Some)
     }
 
-    /// A Secret as the watch has it or, until the watch has begun, as the home has it.
+    /// A Secret from the watch or, until the watch has its first list, from the API server.
     async fn get(
         &mut self,
         context: &Context,
@@ -104,7 +103,10 @@ impl SecretCaches {
         if let Some(followed) = self.watched.get(&key)
             && *followed.cache.subscribe().borrow() > 0
         {
-            return followed.cache.get_in(namespace, name).ok_or_else(|| "it is not there".into());
+            return followed
+                .cache
+                .get_in(namespace, name)
+                .ok_or_else(|| "it does not exist".into());
         }
         context.write(api.get(name)).await.map(Arc::new).map_err(|error| error.to_string())
     }
@@ -112,14 +114,14 @@ impl SecretCaches {
     fn start_watch(&mut self, key: (String, String), api: Api<Secret>) {
         let cache: Cache<Secret> = Cache::default();
         let this = watcher::Config::default().fields(&format!("metadata.name={}", key.1));
-        let following = self.watches.spawn(cache.clone().reflect(api, this, strip_managed_fields));
-        let (mut changes, tell) = (cache.subscribe(), self.changes.clone());
-        let telling = self.watches.spawn(async move {
+        let reflecting = self.watches.spawn(cache.clone().reflect(api, this, strip_managed_fields));
+        let (mut changes, sender) = (cache.subscribe(), self.changes.clone());
+        let forwarding = self.watches.spawn(async move {
             while changes.changed().await.is_ok() {
-                tell.send_modify(|count| *count += 1);
+                sender.send_modify(|count| *count += 1);
             }
         });
-        self.watched.insert(key, WatchedSecret { cache, tasks: [following, telling] });
+        self.watched.insert(key, WatchedSecret { cache, tasks: [reflecting, forwarding] });
     }
 }
 

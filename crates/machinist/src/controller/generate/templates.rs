@@ -1,4 +1,4 @@
-//! Templates: `00-<role>`, `01-<role>-kubelet` and so on, out of the ControllerConfig.
+//! Templates: `00-<role>`, `01-<role>-kubelet` and so on, from the ControllerConfig.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::secrets::SecretCaches;
 use super::write::ensure;
 use super::{GeneratePass, GenerateResult};
 
-/// Fills the templates in, where there is a ControllerConfig, and tells it how it went.
+/// Renders the templates if there is a ControllerConfig, and writes its status.
 pub(super) async fn reconcile(
     pass: &mut GeneratePass<'_>,
     reported: &mut Reported,
@@ -51,7 +51,7 @@ pub(super) async fn reconcile(
             Err(message)
         }
     };
-    // It may have been written a moment ago.
+    // Our own write a moment ago may be newer.
     let config = context.caches.controller_config().unwrap_or(config);
     let outcome = outcome.as_ref().copied().map_err(String::as_str);
     let given = certificates(&config.spec);
@@ -78,7 +78,7 @@ async fn render_templates(
     template::generate(&context.templates, &inputs, VERSION).map_err(|error| error.to_string())
 }
 
-/// The roles that templates made MachineConfigs for before.
+/// The roles that have MachineConfigs from templates.
 fn roles(context: &Context) -> BTreeSet<String> {
     let is_of_templates =
         |owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {

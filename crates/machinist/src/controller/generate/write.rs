@@ -1,4 +1,4 @@
-//! Generated MachineConfigs, written where they differ from what is there.
+//! Writes generated MachineConfigs where they differ from the stored ones.
 
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -7,7 +7,7 @@ use machinist_core::generated_config::reconcile::replacement;
 
 use super::super::context::{Context, WriteError};
 
-/// Brings a MachineConfig to what it should be; whether anything had to be written.
+/// Creates or replaces a MachineConfig. Returns whether anything was written.
 pub(super) async fn ensure(context: &Context, wanted: &MachineConfig) -> Result<bool, WriteError> {
     let api: Api<MachineConfig> = Api::all(context.client.clone());
     let name = wanted.name_any();
@@ -20,11 +20,11 @@ pub(super) async fn ensure(context: &Context, wanted: &MachineConfig) -> Result<
         },
     };
     context.caches.configs.upsert(written);
-    tracing::info!(name, "generated");
+    tracing::info!(config = name, "generated a MachineConfig");
     Ok(true)
 }
 
-/// Deletes a MachineConfig; one that is gone already is as good.
+/// Deletes a MachineConfig, if it exists.
 pub(super) async fn remove(context: &Context, name: &str) -> Result<(), WriteError> {
     if context.caches.configs.get(name).is_none() {
         return Ok(());
@@ -33,7 +33,7 @@ pub(super) async fn remove(context: &Context, name: &str) -> Result<(), WriteErr
     match context.write(api.delete(name, &DeleteParams::default())).await {
         Err(error) if !error.is_not_found() => Err(error),
         _ => {
-            tracing::info!(name, "removed what was generated");
+            tracing::info!(config = name, "removed a generated MachineConfig");
             Ok(())
         }
     }
