@@ -75,6 +75,20 @@ pub fn from_json<T: DeserializeOwned>(
     serde_json::from_slice(bytes).map_err(invalid)
 }
 
+/// Treats a damaged file like a missing one, for records that are only a convenience.
+///
+/// # Errors
+/// A newer Machinist wrote the file.
+pub fn ignore_damage<T>(
+    read: Result<T, VersionedFileError>,
+) -> Result<Option<T>, VersionedFileError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(VersionedFileError::Invalid { .. }) => Ok(None),
+        Err(error @ VersionedFileError::TooNew { .. }) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +117,8 @@ mod tests {
         );
         for text in ["", "{", r#"{"version":2}"#, r#"{"version":-1,"name":"a"}"#] {
             assert!(matches!(read(text), Err(VersionedFileError::Invalid { .. })), "{text}");
+            assert_eq!(ignore_damage(read(text)), Ok(None), "{text}");
         }
+        assert!(ignore_damage(read(r#"{"version":3}"#)).is_err());
     }
 }

@@ -124,7 +124,7 @@ fn the_directory_demo_shows_a_rollout_and_a_rollback() {
 fn the_demo_with_machines_shows_reboots_and_a_health_gate() {
     let gate = "health check failed on";
     let cost = "costs a restart of shop.service: a, b, c";
-    run_demo("machines", &[gate, cost, "the machine went back to"]);
+    run_demo("machines", &[gate, cost, "the machine rolled back to"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Files that the cluster keeps up to date on a machine beside its config: certificates and a secret.
-//! They are written by the same steps as everything else, and given back when the machine leaves.
+//! Files that the cluster keeps up to date on a machine next to its config: certificates and a secret.
+//! They are written by the same steps as everything else, and restored when the machine leaves.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +15,34 @@ pub const CLUSTER_CERTIFICATES: &str = "/etc/docker/certs.d";
 /// One file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterFile {
-    /// Where.
+    /// The path.
     pub path: &'static str,
-    /// What it holds.
+    /// The contents.
     pub content: FileContent,
-    /// Whether it is secret: for root alone where it is new, and never copied.
+    /// Whether it is secret: a new one is readable only by root, and it is never copied.
     pub is_secret: bool,
-    /// Whether it is only brought up to date where it is already.
+    /// Whether it is only updated where it exists.
     pub only_if_present: bool,
 }
 
-/// All of them.
+/// All files that the cluster keeps up to date.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterFiles {
-    /// Who says so, for people.
+    /// The object they come from, for people.
     pub origin: String,
-    /// Files at a place of their own.
+    /// Files at fixed paths.
     pub files: Vec<ClusterFile>,
     /// Certificates of image registries, by host and port.
     pub registries: BTreeMap<String, FileContent>,
 }
 
-/// The plan that brings them up to date. What is as it should be is no step.
+/// The plan that updates them. It is empty if nothing differs.
 pub fn plan_cluster_files(
     wanted: &ClusterFiles,
     tree: &dyn FsTree,
-    style: HostDefaults,
+    defaults: HostDefaults,
 ) -> Result<ApplyPlan, ApplyError> {
-    let mut view = TreeOverlay::new(tree, style);
+    let mut view = TreeOverlay::new(tree, defaults);
     let record = baseline::read(&mut view)?;
     for file in &wanted.files {
         put(file, &mut view)?;
@@ -55,10 +55,13 @@ pub fn plan_cluster_files(
     Ok(ApplyPlan { from, to, steps: steps::ordered_steps(view)?, notes: Vec::new() })
 }
 
-/// The plan that gives back whatever was taken over and no config speaks of any more: for a machine
-/// that leaves.
-pub fn plan_release_all(tree: &dyn FsTree, style: HostDefaults) -> Result<ApplyPlan, ApplyError> {
-    let mut view = TreeOverlay::new(tree, style);
+/// The plan that restores every path that was taken over and that no config manages any more, for a
+/// machine that leaves.
+pub fn plan_release_all(
+    tree: &dyn FsTree,
+    defaults: HostDefaults,
+) -> Result<ApplyPlan, ApplyError> {
+    let mut view = TreeOverlay::new(tree, defaults);
     let record = baseline::read(&mut view)?;
     for path in originals::taken_over_paths(&mut view)? {
         originals::restore_original(&path, &mut view)?;
@@ -78,7 +81,7 @@ fn put(file: &ClusterFile, view: &mut TreeOverlay) -> Result<(), ApplyError> {
     put_content(&path, &file.content, mode, file.is_secret, view)
 }
 
-/// Whoever has set permissions had a reason: they stay.
+/// Keeps the permissions of an existing file: someone set them for a reason.
 fn put_content(
     path: &str,
     content: &FileContent,
@@ -89,35 +92,35 @@ fn put_content(
     let meta = match view.node(path)? {
         FsNode::File { content: found, .. } if found == *content => return Ok(()),
         FsNode::File { meta, .. } => meta,
-        _ => FileMeta { mode, owner: view.style.owner },
+        _ => FileMeta { mode, owner: view.defaults.owner },
     };
     originals::back_up_cluster_file(path, is_secret, view)?;
     view.set_with_parents(path, FsNode::File { meta, content: content.clone() })
 }
 
-/// Certificates of registries, only where there is a place for them. A cluster that names registries
-/// owns that place, as in the real system: others go. One that names none takes back its own.
+/// Writes certificates of registries, if the directory for them exists. A cluster that names registries
+/// owns that directory, as in MCO: others are removed. One that names none removes only its own.
 fn put_registries(
     wanted: &BTreeMap<String, FileContent>,
     view: &mut TreeOverlay,
 ) -> Result<(), ApplyError> {
-    // The place itself may be a link.
+    // The directory itself may be a link.
     let inside = view.resolve(&format!("{CLUSTER_CERTIFICATES}/x"))?;
     let place = super::overlay::parent_dir(&inside).to_owned();
     if !matches!(view.node(&place)?, FsNode::Directory { .. }) {
         return Ok(());
     }
     for name in view.entries(&place)? {
-        let folder = format!("{place}/{name}");
-        let is_folder = matches!(view.node(&folder)?, FsNode::Directory { .. });
-        if !is_folder || wanted.contains_key(&name) {
+        let directory = format!("{place}/{name}");
+        let is_directory = matches!(view.node(&directory)?, FsNode::Directory { .. });
+        if !is_directory || wanted.contains_key(&name) {
             continue;
         }
-        let certificate = format!("{folder}/ca.crt");
+        let certificate = format!("{directory}/ca.crt");
         if originals::is_taken_over(&certificate, view)? {
             originals::restore_original(&certificate, view)?;
         } else if !wanted.is_empty() {
-            remove(&folder, view)?;
+            remove(&directory, view)?;
         }
     }
     for (name, content) in wanted {
@@ -126,15 +129,15 @@ fn put_registries(
     Ok(())
 }
 
-/// A folder with all that is in it.
-fn remove(folder: &str, view: &mut TreeOverlay) -> Result<(), ApplyError> {
-    for name in view.entries(folder)? {
-        let path = format!("{folder}/{name}");
+/// Removes a directory with its contents.
+fn remove(directory: &str, view: &mut TreeOverlay) -> Result<(), ApplyError> {
+    for name in view.entries(directory)? {
+        let path = format!("{directory}/{name}");
         match view.node(&path)? {
             FsNode::Directory { .. } => remove(&path, view)?,
             _ => view.set(&path, FsNode::Absent),
         }
     }
-    view.set(folder, FsNode::Absent);
+    view.set(directory, FsNode::Absent);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The file that says which config a machine has, as the real daemon writes it.
+//! The file that holds the current config of a machine, in the form that MCO writes.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -18,7 +18,7 @@ pub fn empty_config() -> MachineConfig {
     config
 }
 
-/// A MachineConfig around an Ignition config; its name comes from what it holds.
+/// Wraps an Ignition config in a MachineConfig; the name is derived from the contents.
 #[must_use]
 pub fn from_ignition(ignition: Value) -> MachineConfig {
     let digest = Sha256::digest(ignition.to_string().as_bytes());
@@ -31,7 +31,7 @@ pub fn from_ignition(ignition: Value) -> MachineConfig {
 /// Reads the file.
 pub fn parse_current_config(bytes: &[u8]) -> Result<MachineConfig, serde_json::Error> {
     let mut value: Value = serde_json::from_slice(bytes)?;
-    // The real daemon leaves the type out, as it is known.
+    // MCO leaves out `apiVersion` and `kind`.
     if let Some(map) = value.as_object_mut() {
         map.entry("apiVersion").or_insert_with(|| "machineconfiguration.openshift.io/v1".into());
         map.entry("kind").or_insert_with(|| "MachineConfig".into());
@@ -39,7 +39,7 @@ pub fn parse_current_config(bytes: &[u8]) -> Result<MachineConfig, serde_json::E
     serde_json::from_value(value)
 }
 
-/// The text of the file: no type, every field of the spec, JSON as Go writes it.
+/// The text of the file: no `apiVersion` and `kind`, every field of the spec, JSON as Go writes it.
 pub(super) fn to_bytes(config: &MachineConfig) -> Vec<u8> {
     let spec = &config.spec;
     // The image has a file of its own.
@@ -60,7 +60,7 @@ pub(super) fn to_bytes(config: &MachineConfig) -> Vec<u8> {
     ];
     let mut parts: Vec<String> =
         fields.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
-    // Fields of a newer version are kept.
+    // Unknown fields of newer versions are kept.
     let others: Map<String, Value> = spec
         .other
         .iter()

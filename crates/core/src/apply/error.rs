@@ -1,4 +1,4 @@
-//! Why a change cannot be planned. Nothing has been written when one of these is given.
+//! Why a change cannot be planned. Nothing has been written when one of these is returned.
 
 use super::tree::FsTreeError;
 use crate::ignition::contents::ContentsError;
@@ -10,7 +10,7 @@ pub enum ApplyError {
     /// The tree cannot be read.
     #[error(transparent)]
     Tree(#[from] FsTreeError),
-    /// A path is not one that can be written safely.
+    /// A path cannot be written safely.
     #[error(
         "storage.files: path {path:?} {problem}: write it as an absolute path without \"..\" and without a slash at its end"
     )]
@@ -20,16 +20,14 @@ pub enum ApplyError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// The name of a unit or drop-in is not a plain name.
-    #[error("systemd.units: the name {name:?} is not a plain file name: take out the slashes")]
+    /// The name of a unit or drop-in is not a plain file name.
+    #[error("systemd.units: the name {name:?} is not a plain file name: remove the slashes")]
     InvalidUnitName {
         /// The name.
         name: String,
     },
     /// The path belongs to the daemon itself.
-    #[error(
-        "storage.files: {path:?} is the daemon's own file: take it out of the config, the daemon writes it"
-    )]
+    #[error("storage.files: {path:?} is written by the daemon itself: remove it from the config")]
     ReservedPath {
         /// The path.
         path: String,
@@ -42,7 +40,7 @@ pub enum ApplyError {
         /// Why.
         source: ContentsError,
     },
-    /// A user is not known on the machine.
+    /// The machine does not have the user.
     #[error(
         "storage.files: failed to retrieve file ownership for file {path:?}: failed to retrieve UserID for username: {name}: give user.id, or a user of the machine's /etc/passwd"
     )]
@@ -52,7 +50,7 @@ pub enum ApplyError {
         /// The user.
         name: String,
     },
-    /// A group is not known on the machine.
+    /// The machine does not have the group.
     #[error(
         "storage.files: failed to retrieve file ownership for file {path:?}: failed to retrieve GroupID for group: {name}: give group.id, or a group of the machine's /etc/group"
     )]
@@ -62,57 +60,57 @@ pub enum ApplyError {
         /// The group.
         name: String,
     },
-    /// A number is no user or group.
-    #[error("storage.files: {path:?}: {id} is not the number of a user or group")]
+    /// A number is not a valid user or group ID.
+    #[error("storage.files: {path:?}: {id} is not a user or group ID: correct it")]
     InvalidId {
         /// The file.
         path: String,
         /// The number.
         id: i64,
     },
-    /// Something is in the way.
-    #[error("{path:?} is {found}, and {wanted} is to be there: move it away first")]
+    /// Something else is at the path.
+    #[error("{path:?} is {found}, but the config asks for {wanted}: move it away first")]
     Obstructed {
-        /// Where.
+        /// The path.
         path: String,
         /// What is there.
         found: &'static str,
-        /// What is to be there.
+        /// What the config asks for.
         wanted: &'static str,
     },
-    /// A folder on the way is none.
+    /// A parent of a path is not a directory.
     #[error(
-        "failed to create directory {folder:?} for {path:?}: not a directory but {found}: move it away first"
+        "failed to create directory {directory:?} for {path:?}: not a directory but {found}: move it away first"
     )]
     NotADirectory {
-        /// What should be written.
+        /// The path to write.
         path: String,
-        /// The folder.
-        folder: String,
+        /// The parent.
+        directory: String,
         /// What is there.
         found: &'static str,
     },
-    /// Somebody else could point the way elsewhere.
+    /// A parent is a link of another user, who could redirect the write.
     #[error(
         "{path:?} leads through the link {link:?}, which belongs to user {uid}: only root's links are followed; remove the link or make it root's"
     )]
     ForeignLink {
-        /// What should be written.
+        /// The path to write.
         path: String,
         /// The link.
         link: String,
-        /// Whose it is.
+        /// The owner of the link.
         uid: u32,
     },
-    /// Links that lead in a circle.
-    #[error("{path:?} leads through too many links: remove the circle")]
+    /// Links form a loop.
+    #[error("{path:?} leads through too many links: remove the loop")]
     TooManyLinks {
-        /// What should be written.
+        /// The path to write.
         path: String,
     },
-    /// A password hash would break the file it is written to.
+    /// A password hash would break `/etc/shadow`.
     #[error(
-        "passwd.users: passwordHash of {user:?} holds a colon or a line end: give a hash as crypt(3) makes it"
+        "passwd.users: passwordHash of {user:?} contains a colon or a line break: give a hash in the format of crypt(3)"
     )]
     PasswordHash {
         /// The user.
@@ -121,7 +119,7 @@ pub enum ApplyError {
     /// systemd would refuse to enable or disable a unit.
     #[error("error enabling units: {problem}")]
     UnitEnablement {
-        /// What it would say.
+        /// What systemctl would print.
         problem: String,
     },
     /// A newer Machinist wrote the record of the previous state.

@@ -1,4 +1,4 @@
-//! What can be at a path.
+//! What can be at a path: the states that a plan moves between.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::hex::hex;
 
-/// User and group, by number.
+/// User and group IDs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileOwner {
     /// The user.
@@ -19,7 +19,7 @@ pub struct FileOwner {
 /// Permissions and owner.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileMeta {
-    /// The permissions, without the type.
+    /// The permission bits, without the file type.
     pub mode: u32,
     /// The owner.
     #[serde(flatten)]
@@ -29,22 +29,22 @@ pub struct FileMeta {
 /// Where the bytes of a file come from.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ContentSource {
-    /// From here.
+    /// These bytes.
     Bytes(Vec<u8>),
     /// From the file at a path, with its times and extended attributes.
     Path(String),
-    /// Nobody can say any more: read back from a journal.
+    /// Unknown: read back from a journal.
     Unknown,
 }
 
-/// The bytes of a file. Two are equal when size and digest are.
+/// The contents of a file. Two are equal if size and digest are equal.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct FileContent {
-    /// How many there are.
+    /// The size in bytes.
     pub size: u64,
-    /// Their SHA-256, in hexadecimal.
+    /// The SHA-256, in hexadecimal.
     pub sha256: String,
-    /// Where they come from; never written down, for they may be secret.
+    /// Where the bytes come from. Never serialised: they may be secret.
     #[serde(skip, default = "unknown")]
     pub source: ContentSource,
 }
@@ -54,7 +54,7 @@ fn unknown() -> ContentSource {
 }
 
 impl FileContent {
-    /// These bytes.
+    /// The contents with these bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl FileContent {
         }
     }
 
-    /// Size and digest alone, for comparing.
+    /// Size and digest alone, for comparisons.
     #[must_use]
     pub fn without_bytes(self) -> Self {
         Self { source: ContentSource::Unknown, ..self }
@@ -80,14 +80,14 @@ impl PartialEq for FileContent {
 impl Eq for FileContent {}
 
 impl fmt::Debug for FileContent {
-    /// Size and digest; the bytes may be secret.
+    /// Shows size and digest; the bytes may be secret.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "<{} bytes, sha256 {}>", self.size, self.sha256)
     }
 }
 
 impl fmt::Debug for ContentSource {
-    /// Where from; the bytes may be secret.
+    /// Shows the source; the bytes may be secret.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes(bytes) => write!(formatter, "<{} bytes>", bytes.len()),
@@ -108,7 +108,7 @@ pub enum FsNode {
         /// Permissions and owner.
         #[serde(flatten)]
         meta: FileMeta,
-        /// Its bytes.
+        /// Its contents.
         content: FileContent,
     },
     /// A symbolic link.
@@ -137,7 +137,7 @@ impl FsNode {
         *self == Self::Absent
     }
 
-    /// What it is, in a word.
+    /// The kind, for error messages.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

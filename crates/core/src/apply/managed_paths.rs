@@ -1,4 +1,4 @@
-//! Which paths a config speaks about, and what it wants there.
+//! Which paths a config manages, and what it wants there.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use crate::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE, NO_ORIGINALS, ORIGI
 use crate::ignition::contents;
 use crate::ignition::schema::{Config, File, Unit};
 
-/// Where units are.
+/// The directory of unit files.
 pub(super) const UNITS_DIR: &str = "/etc/systemd/system";
 /// Where a masked unit points.
 pub(super) const DEV_NULL: &str = "/dev/null";
-/// Files larger than this when decompressed are refused.
+/// Files that are larger than this after decompression are refused.
 pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
-/// The journal of the shell; see `docs/daemon.md`.
+/// The journal of the daemon; see `docs/daemon.md`.
 const JOURNAL: &str = "/etc/.machinist-journal";
-/// Other files that the daemon keeps for itself.
+/// Other files that belong to the daemon.
 const DAEMON_FILES_PREFIX: &str = "/etc/machine-config-daemon/machinist-";
 
-/// What kind of thing speaks about a path.
+/// Which section of a config manages a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathOrigin {
     /// `storage.files`.
@@ -39,7 +39,7 @@ pub(super) struct DesiredPath {
     pub(super) node: FsNode,
 }
 
-/// The paths that a config manages, where they really lie.
+/// The paths that a config manages, with links resolved.
 pub(super) fn managed_paths(
     config: &Config,
     view: &mut TreeOverlay,
@@ -59,7 +59,7 @@ pub(super) fn managed_paths(
     Ok(paths)
 }
 
-/// All that a config wants, in its order; a path that is named twice is as the last one says.
+/// Everything a config wants, in its order. If a path is named twice, the last entry wins.
 pub(super) fn desired_paths(
     config: &Config,
     view: &mut TreeOverlay,
@@ -81,7 +81,7 @@ pub(super) fn desired_paths(
     Ok(wants)
 }
 
-/// Where a file really lies, and who may do what with it.
+/// The resolved path of a file, its permissions and its owner.
 pub(super) fn file_location(
     file: &File,
     names: &users::UserDatabase,
@@ -90,11 +90,11 @@ pub(super) fn file_location(
     refuse_reserved(&file.path)?;
     let path = view.resolve(&file.path)?;
     refuse_reserved(&path)?;
-    let meta = FileMeta { mode: mode(file), owner: owner(file, names, view.style.owner)? };
+    let meta = FileMeta { mode: mode(file), owner: owner(file, names, view.defaults.owner)? };
     Ok((path, meta))
 }
 
-/// What a unit wants: its drop-ins, then its own file, by the paths that systemd knows them by.
+/// What a unit wants: its drop-ins, then its own file, by the paths that systemd uses.
 pub(super) fn unit_nodes(
     unit: &Unit,
     view: &TreeOverlay,
@@ -106,7 +106,7 @@ pub(super) fn unit_nodes(
     }
     if manages_unit_path(unit) {
         let node = match unit.mask {
-            Some(true) => FsNode::Link { target: DEV_NULL.to_owned(), owner: view.style.owner },
+            Some(true) => FsNode::Link { target: DEV_NULL.to_owned(), owner: view.defaults.owner },
             _ => text_or_absent(unit.contents.as_deref(), view),
         };
         nodes.push((unit_path(&unit.name)?, node));
@@ -114,19 +114,19 @@ pub(super) fn unit_nodes(
     Ok(nodes)
 }
 
-/// Whether a unit says anything about its own file: its contents, or whether it is masked.
+/// Whether a unit manages its own file: contents, or a mask.
 fn manages_unit_path(unit: &Unit) -> bool {
     has_contents(unit) || unit.mask.is_some()
 }
 
-/// Whether a unit brings its file.
+/// Whether a unit has contents.
 pub(super) fn has_contents(unit: &Unit) -> bool {
     unit.contents.as_deref().is_some_and(|text| !text.is_empty())
 }
 
 fn text_or_absent(text: Option<&str>, view: &TreeOverlay) -> FsNode {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return FsNode::Absent };
-    let meta = FileMeta { mode: 0o644, owner: view.style.owner };
+    let meta = FileMeta { mode: 0o644, owner: view.defaults.owner };
     FsNode::File { meta, content: FileContent::new(text.as_bytes().to_vec()) }
 }
 
@@ -134,7 +134,7 @@ fn mode(file: &File) -> u32 {
     file.mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(0o644) & 0o7777
 }
 
-/// The number wins over the name; without either, root.
+/// The ID wins over the name; root is the default.
 fn owner(
     file: &File,
     names: &users::UserDatabase,
@@ -165,7 +165,8 @@ fn owner(
 }
 
 fn refuse_reserved(path: &str) -> Result<(), ApplyError> {
-    let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    let below =
+        |directory: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
     let is_own = [CURRENT_CONFIG, CURRENT_IMAGE, BASELINE_PATH, ORIGINALS, NO_ORIGINALS]
         .contains(&path)
         || below(ORIGINALS)
@@ -175,7 +176,7 @@ fn refuse_reserved(path: &str) -> Result<(), ApplyError> {
     if is_own { Err(ApplyError::ReservedPath { path: path.to_owned() }) } else { Ok(()) }
 }
 
-/// The file of a unit.
+/// The path of a unit file.
 pub(super) fn unit_path(name: &str) -> Result<String, ApplyError> {
     Ok(format!("{UNITS_DIR}/{}", plain_file_name(name)?))
 }

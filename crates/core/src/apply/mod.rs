@@ -1,26 +1,26 @@
-//! How a machine goes from one config to another on disk: an ordered list of steps, each with its
-//! way back.
+//! How the disk of a machine changes from one config to another: an ordered list of steps, each of which
+//! can be undone.
 //!
 //! ```text
-//! (config the machine has, config it is to have, the tree) ─ plan ─→ Plan { steps }
+//! (current config, new config, tree) ─ plan_apply ─→ ApplyPlan { steps }
 //! ```
 //!
-//! A plan says for every path that changes what is there ([`Step::from`]) and what is to be there
-//! ([`Step::to`]). It is found by playing the change through in a [`view`] of the tree: what ends
-//! as it began is no step, so a plan for a machine that is as it should be is empty. The way back
-//! is the same list the other way round.
+//! A plan names for every path that changes what is there ([`DiskStep::from`]) and what will be there
+//! ([`DiskStep::to`]). The change is played through in an overlay over the tree; a path that ends as it
+//! began is not a step, so the plan for a machine that is as its config says is empty. Undoing a plan is
+//! the same list in reverse. The shell performs plans in `daemon/apply`.
 //!
-//! | file | decides |
+//! | module | decides |
 //! |---|---|
-//! | `cluster` | files that the cluster keeps up to date beside the config |
-//! | `managed` | which paths a config speaks about, and what it wants there |
-//! | `originals` | what is kept before a path is taken over, and what is put back |
+//! | `cluster_files` | files that the cluster keeps up to date next to the config |
+//! | `managed_paths` | which paths a config manages, and what it wants there |
+//! | `originals` | what is kept before a path is taken over, and what is restored |
 //! | `systemd` | what enabling, disabling and presetting a unit does to links |
-//! | `users` | keys and password of `core`; numbers of users and groups |
-//! | `record` | what else was there before, so that it can be put back |
-//! | `resolve` | where a path really lies when links are on its way |
-//! | `steps` | in which order things are done |
-//! | `verify` | what a config wants beside what is there, and the plan that puts differences right |
+//! | `users` | keys and password of `core`; IDs of users and groups |
+//! | `baseline` | the rest of the previous state, so that it can be restored |
+//! | `resolve` | where a path leads when there are links in it |
+//! | `steps` | the order of the steps |
+//! | `verify` | how the disk differs from a config, and the plan that repairs it |
 
 mod baseline;
 mod cluster_files;
@@ -57,51 +57,51 @@ use crate::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE, KUBECONFIG};
 use crate::reconcile_check::ConfigChange;
 use overlay::TreeOverlay;
 
-/// What the plan must know about the host besides its tree.
+/// What a plan needs to know about the host besides its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostDefaults {
-    /// Who owns files of which a config does not say it: root, or whoever prepares an image
-    /// without being root.
+    /// The owner of files for which a config names none: root, or the user who builds an image without
+    /// being root.
     pub owner: FileOwner,
-    /// The day, counted from 1970, for the date of a password's change.
+    /// Today, in days since 1970, for the date of a password change.
     pub today: u32,
 }
 
-/// One change at one path.
+/// One change of one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskStep {
-    /// Where: absolute beneath the root, with no link on the way.
+    /// The path: absolute, beneath the root, without links in its parents.
     pub path: String,
     /// What is there.
     pub from: FsNode,
-    /// What is to be there.
+    /// What will be there.
     pub to: FsNode,
 }
 
-/// All that is to be done, in order.
+/// All steps of a change, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplyPlan {
-    /// The name of the config that the machine has.
+    /// The name of the current config.
     pub from: String,
-    /// The name of the config that it is to have.
+    /// The name of the new config.
     pub to: String,
-    /// The steps. Folders come before what is in them; what goes comes after what is put in place.
+    /// The steps. Directories are created before their contents; removals come last.
     pub steps: Vec<DiskStep>,
-    /// What the config asks for and this plan does not do, in words.
+    /// What the config asks for and this plan does not do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// Plans the change. `change` is what [`crate::reconcile_check::reconcilable`] made of the two
-/// configs; a machine that has none yet has [`empty_config`].
+/// Plans a change. `change` is the result of [`crate::reconcile_check::check_reconcilable`]; a machine
+/// without a config has [`empty_config`].
 pub fn plan_apply(
     old: &MachineConfig,
     new: &MachineConfig,
     change: &ConfigChange,
     tree: &dyn FsTree,
-    style: HostDefaults,
+    defaults: HostDefaults,
 ) -> Result<ApplyPlan, ApplyError> {
-    let mut view = TreeOverlay::new(tree, style);
+    let mut view = TreeOverlay::new(tree, defaults);
     let mut record = baseline::read(&mut view)?;
     let mut notes = Vec::new();
     let before = managed_paths::managed_paths(&change.old, &mut view)?;
@@ -143,7 +143,7 @@ pub fn plan_apply(
     Ok(ApplyPlan { from: name(old), to: name(new), steps: steps::ordered_steps(view)?, notes })
 }
 
-/// The kubelet's credentials are for root alone, whatever wrote them.
+/// Only root may read the kubelet's credentials, whoever wrote them.
 fn restrict_kubeconfig(
     view: &mut TreeOverlay,
     record: &mut HostBaseline,
@@ -158,7 +158,7 @@ fn restrict_kubeconfig(
     Ok(())
 }
 
-/// A config without files, units and users gives everything back.
+/// Whether a config manages nothing, so that everything is restored.
 fn manages_nothing(new: &MachineConfig, change: &ConfigChange) -> bool {
     let config = &change.new;
     config.storage.files.is_empty()
@@ -167,7 +167,7 @@ fn manages_nothing(new: &MachineConfig, change: &ConfigChange) -> bool {
         && not_applied_here(new).is_empty()
 }
 
-/// What a config asks for that is not about files: the daemon sees to it, on a machine that runs.
+/// What a config asks for that is not about files. The daemon of a running machine applies it.
 #[must_use]
 pub fn not_applied_here(new: &MachineConfig) -> Vec<String> {
     let spec = &new.spec;
@@ -183,7 +183,7 @@ pub fn not_applied_here(new: &MachineConfig) -> Vec<String> {
     .into_iter()
     .filter(|(_, asked)| *asked)
     .map(|(field, _)| {
-        format!("{field} is not about files and was left as it is: the daemon of a running machine sees to it")
+        format!("{field} is not about files and was left as it is: the daemon of a running machine applies it")
     })
     .collect()
 }

@@ -1,5 +1,5 @@
-//! What is kept before a path is taken over (`orig`, or a mark in `noorig` that there was nothing),
-//! and what is put back when a config lets go of it.
+//! What is kept before a path is taken over (`orig`, or a marker in `noorig` that nothing was there), and
+//! what is restored when no config manages the path any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use super::managed_paths::{DesiredPath, PathOrigin};
 use super::overlay::TreeOverlay;
 use crate::api::names::path::{KUBELET_CA, NO_ORIGINALS, ORIGINALS, PULL_SECRET};
 
-/// Certificates that outlive the config that brought them.
+/// Certificates that outlive the config they came with.
 const PRESERVED_FILES: [&str; 3] = [
     "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt",
     KUBELET_CA,
     "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem",
 ];
-/// Certificates of image registries, likewise.
+/// Certificates of image registries, which outlive it too.
 const PRESERVED_DIR: &str = "/etc/docker/certs.d";
 
 /// Where the original of a path is kept.
@@ -23,12 +23,12 @@ fn original_path(path: &str) -> String {
     format!("{ORIGINALS}{path}.mcdorig")
 }
 
-/// The mark that there was no original.
+/// The marker that there was no original.
 fn no_original_marker(path: &str) -> String {
     format!("{NO_ORIGINALS}{path}.mcdnoorig")
 }
 
-/// Keeps what is there, then puts what is wanted.
+/// Keeps what is there, then writes what the config wants.
 pub(super) fn take_over(
     managed: &BTreeMap<String, PathOrigin>,
     wanted: &[DesiredPath],
@@ -38,7 +38,7 @@ pub(super) fn take_over(
         back_up(&want.path, want.origin, managed.contains_key(&want.path), view)?;
         match &want.node {
             FsNode::Absent if view.exists(&want.path)? => {
-                view.set_with_parents(&want.path, FsNode::Absent)?
+                view.set_with_parents(&want.path, FsNode::Absent)?;
             }
             FsNode::Absent => {}
             node => view.set_with_parents(&want.path, node.clone())?,
@@ -47,7 +47,7 @@ pub(super) fn take_over(
     Ok(())
 }
 
-/// What was there before the first config that spoke of the path, or a mark that nothing was.
+/// Keeps what was there before the first config that managed the path, or a marker that nothing was.
 fn back_up(
     path: &str,
     origin: PathOrigin,
@@ -70,7 +70,7 @@ fn back_up(
     }
 }
 
-/// Gives back every path that is not wanted any more.
+/// Restores every path that is not managed any more.
 pub(super) fn release(
     managed: &BTreeMap<String, PathOrigin>,
     wanted: &[DesiredPath],
@@ -86,7 +86,7 @@ pub(super) fn release(
     Ok(())
 }
 
-/// The original, or nothing where there was none.
+/// Restores the original, or removes the path if there was none.
 pub(super) fn restore_original(path: &str, view: &mut TreeOverlay) -> Result<(), ApplyError> {
     let (orig, mark) =
         (view.resolve(&original_path(path))?, view.resolve(&no_original_marker(path))?);
@@ -99,7 +99,7 @@ pub(super) fn restore_original(path: &str, view: &mut TreeOverlay) -> Result<(),
         return Ok(());
     }
     match view.node(path)? {
-        // Somebody put something else there; it is not ours to remove.
+        // Someone put something else there; it is not ours to remove.
         FsNode::Absent | FsNode::Directory { .. } | FsNode::Special => Ok(()),
         FsNode::File { .. } | FsNode::Link { .. } => {
             view.set(path, FsNode::Absent);
@@ -108,7 +108,7 @@ pub(super) fn restore_original(path: &str, view: &mut TreeOverlay) -> Result<(),
     }
 }
 
-/// Keeps a file that another writer than a config takes over. Of a secret no copy is made.
+/// Keeps a file that the cluster takes over. A secret is not copied.
 pub(super) fn back_up_cluster_file(
     path: &str,
     is_secret: bool,
@@ -124,19 +124,19 @@ pub(super) fn is_taken_over(path: &str, view: &mut TreeOverlay) -> Result<bool, 
     Ok(view.exists(&orig)? || view.exists(&mark)?)
 }
 
-/// Every path that was taken over and not given back.
+/// Every path that was taken over and not restored.
 pub(super) fn taken_over_paths(view: &mut TreeOverlay) -> Result<BTreeSet<String>, ApplyError> {
     let mut taken = BTreeSet::new();
-    for (folder, ending) in [(ORIGINALS, ".mcdorig"), (NO_ORIGINALS, ".mcdnoorig")] {
-        let folder = view.resolve(folder)?;
-        let mut folders = vec![folder.clone()];
-        while let Some(at) = folders.pop() {
+    for (directory, ending) in [(ORIGINALS, ".mcdorig"), (NO_ORIGINALS, ".mcdnoorig")] {
+        let directory = view.resolve(directory)?;
+        let mut directories = vec![directory.clone()];
+        while let Some(at) = directories.pop() {
             for name in view.entries(&at)? {
                 let path = format!("{at}/{name}");
                 match view.node(&path)? {
-                    FsNode::Directory { .. } => folders.push(path),
+                    FsNode::Directory { .. } => directories.push(path),
                     _ => taken.extend(
-                        path.strip_prefix(&folder)
+                        path.strip_prefix(&directory)
                             .and_then(|path| path.strip_suffix(ending))
                             .map(str::to_owned),
                     ),
@@ -147,7 +147,7 @@ pub(super) fn taken_over_paths(view: &mut TreeOverlay) -> Result<BTreeSet<String
     Ok(taken)
 }
 
-/// Keeps a file that no stamp is made for: the keys of `core`.
+/// Keeps a file without a marker: the keys of `core`.
 pub(super) fn back_up_without_marker(
     path: &str,
     is_managed: bool,

@@ -1,4 +1,4 @@
-//! The tree with the change played into it: later decisions see what earlier ones have done.
+//! The tree with the changes so far: later decisions see what earlier ones did.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,33 +8,33 @@ use super::fs_node::{ContentSource, FileContent, FileMeta, FsNode};
 use super::resolve;
 use super::tree::FsTree;
 
-/// A tree and what is to change in it.
+/// A tree and the changes to it.
 pub(super) struct TreeOverlay<'a> {
     tree: &'a dyn FsTree,
-    /// How the host does things.
-    pub(super) style: HostDefaults,
-    /// What is there, as far as it was asked.
+    /// Owner and date for new files.
+    pub(super) defaults: HostDefaults,
+    /// What is there, as far as it was read.
     found: HashMap<String, FsNode>,
-    /// What is to be there.
+    /// What will be there.
     changes: HashMap<String, FsNode>,
     /// The changed paths, in the order of their first change.
     order: Vec<String>,
-    /// The changed paths by folder.
+    /// The changed paths by directory.
     changes_by_dir: BTreeMap<String, BTreeSet<String>>,
     resolved: HashMap<String, String>,
-    /// Folders that were made on the way, since the last [`View::take_made`].
+    /// Directories that were created since the last call of `take_created_directories`.
     created_directories: Vec<String>,
-    /// How often something was changed.
+    /// The number of changes.
     change_count: usize,
-    /// Whether links name units by `/lib`, once that was asked.
+    /// Whether links name units by `/lib`; `None` until it is determined.
     pub(super) links_use_lib: Option<bool>,
 }
 
 impl<'a> TreeOverlay<'a> {
-    pub(super) fn new(tree: &'a dyn FsTree, style: HostDefaults) -> Self {
+    pub(super) fn new(tree: &'a dyn FsTree, defaults: HostDefaults) -> Self {
         Self {
             tree,
-            style,
+            defaults,
             found: HashMap::new(),
             changes: HashMap::new(),
             order: Vec::new(),
@@ -46,19 +46,19 @@ impl<'a> TreeOverlay<'a> {
         }
     }
 
-    /// Where a path really lies.
+    /// Resolves the links in a path.
     pub(super) fn resolve(&mut self, path: &str) -> Result<String, ApplyError> {
         let (tree, found) = (self.tree, &mut self.found);
-        let trusted = self.style.owner.uid;
+        let trusted = self.defaults.owner.uid;
         resolve::resolve(path, &mut self.resolved, trusted, &mut |path| inspect(tree, found, path))
     }
 
-    /// What is there before the change.
+    /// What is there before the changes.
     pub(super) fn original_node(&mut self, path: &str) -> Result<FsNode, ApplyError> {
         inspect(self.tree, &mut self.found, path)
     }
 
-    /// What is there with the change so far.
+    /// What is there with the changes so far.
     pub(super) fn node(&mut self, path: &str) -> Result<FsNode, ApplyError> {
         match self.changes.get(path) {
             Some(node) => Ok(node.clone()),
@@ -71,7 +71,7 @@ impl<'a> TreeOverlay<'a> {
         Ok(!self.node(path)?.is_absent())
     }
 
-    /// The bytes of a file with the change so far; none where there is no file.
+    /// The contents of a file with the changes so far; `None` if there is no file.
     pub(super) fn bytes(&mut self, path: &str) -> Result<Option<Vec<u8>>, ApplyError> {
         match self.node(path)? {
             FsNode::File { content, .. } => match content.source {
@@ -83,16 +83,16 @@ impl<'a> TreeOverlay<'a> {
         }
     }
 
-    /// The text of a file; none where there is no file.
+    /// The text of a file; `None` if there is no file.
     pub(super) fn text(&mut self, path: &str) -> Result<Option<String>, ApplyError> {
         let bytes = self.bytes(path)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// What is in a folder with the change so far, sorted.
-    pub(super) fn entries(&mut self, folder: &str) -> Result<Vec<String>, ApplyError> {
-        let mut names: BTreeSet<String> = self.tree.entries(folder)?.into_iter().collect();
-        for path in self.changes_by_dir.get(folder).into_iter().flatten() {
+    /// The entries of a directory with the changes so far, sorted.
+    pub(super) fn entries(&mut self, directory: &str) -> Result<Vec<String>, ApplyError> {
+        let mut names: BTreeSet<String> = self.tree.entries(directory)?.into_iter().collect();
+        for path in self.changes_by_dir.get(directory).into_iter().flatten() {
             let name = path.rsplit('/').next().unwrap_or_default();
             if self.changes.get(path).is_some_and(FsNode::is_absent) {
                 names.remove(name);
@@ -103,19 +103,19 @@ impl<'a> TreeOverlay<'a> {
         Ok(names.into_iter().collect())
     }
 
-    /// From now on this is there.
+    /// Changes a path.
     pub(super) fn set(&mut self, path: &str, node: FsNode) {
         self.change_count += 1;
         if self.changes.insert(path.to_owned(), node).is_none() {
             self.order.push(path.to_owned());
-            let folder = parent_dir(path).to_owned();
-            self.changes_by_dir.entry(folder).or_default().insert(path.to_owned());
+            let directory = parent_dir(path).to_owned();
+            self.changes_by_dir.entry(directory).or_default().insert(path.to_owned());
         }
     }
 
-    /// From now on this is there, and the folders that it needs.
+    /// Changes a path, and creates its parents.
     pub(super) fn set_with_parents(&mut self, path: &str, node: FsNode) -> Result<(), ApplyError> {
-        let meta = FileMeta { mode: 0o755, owner: self.style.owner };
+        let meta = FileMeta { mode: 0o755, owner: self.defaults.owner };
         self.create_parent_directories(path, meta)?;
         let found = self.node(path)?;
         if matches!(found, FsNode::Directory { .. } | FsNode::Special) {
@@ -129,56 +129,57 @@ impl<'a> TreeOverlay<'a> {
         Ok(())
     }
 
-    /// Makes the folders above a path that are not there.
+    /// Creates the missing parents of a path.
     pub(super) fn create_parent_directories(
         &mut self,
         path: &str,
         meta: FileMeta,
     ) -> Result<(), ApplyError> {
-        let folder = parent_dir(path);
-        if folder == "/" || matches!(self.changes.get(folder), Some(FsNode::Directory { .. })) {
+        let directory = parent_dir(path);
+        if directory == "/" || matches!(self.changes.get(directory), Some(FsNode::Directory { .. }))
+        {
             return Ok(());
         }
-        match self.node(folder)? {
+        match self.node(directory)? {
             FsNode::Directory { .. } => Ok(()),
             FsNode::Absent => {
-                let folder = folder.to_owned();
-                self.create_parent_directories(&folder, meta)?;
-                // A folder that was there and has just been emptied comes back as it was.
-                let before = self.original_node(&folder)?;
+                let directory = directory.to_owned();
+                self.create_parent_directories(&directory, meta)?;
+                // A directory that was emptied a moment ago is kept as it was.
+                let before = self.original_node(&directory)?;
                 let is_new = before.is_absent();
-                self.set(&folder, if is_new { FsNode::Directory { meta } } else { before });
+                self.set(&directory, if is_new { FsNode::Directory { meta } } else { before });
                 if is_new {
-                    self.created_directories.push(folder);
+                    self.created_directories.push(directory);
                 }
                 Ok(())
             }
             found => Err(ApplyError::NotADirectory {
                 path: path.to_owned(),
-                folder: folder.to_owned(),
+                directory: directory.to_owned(),
                 found: found.kind(),
             }),
         }
     }
 
-    /// A file of the daemon's own: root's, for everyone to read.
+    /// Writes a file of the daemon: owned by root, readable by everyone.
     pub(super) fn write(&mut self, path: &str, bytes: Vec<u8>) -> Result<(), ApplyError> {
         let path = self.resolve(path)?;
-        let meta = FileMeta { mode: 0o644, owner: self.style.owner };
+        let meta = FileMeta { mode: 0o644, owner: self.defaults.owner };
         self.set_with_parents(&path, FsNode::File { meta, content: FileContent::new(bytes) })
     }
 
-    /// How often something was changed: the same number, the same view.
+    /// The number of changes. If it is the same, the view is the same.
     pub(super) fn change_count(&self) -> usize {
         self.change_count
     }
 
-    /// The folders that were made since this was last asked.
+    /// The directories that were created since the last call.
     pub(super) fn take_created_directories(&mut self) -> Vec<String> {
         std::mem::take(&mut self.created_directories)
     }
 
-    /// The paths that were changed, in order, with what was there and what is to be there.
+    /// The changed paths, in order, with what is there and what will be there.
     pub(super) fn into_changes(mut self) -> Result<Vec<(String, FsNode, FsNode)>, ApplyError> {
         let mut all = Vec::new();
         for path in std::mem::take(&mut self.order) {
@@ -201,9 +202,9 @@ fn inspect(
     if let Some(node) = found.get(path) {
         return Ok(node.clone());
     }
-    // Nothing is below what is no folder.
-    let folder = parent_dir(path);
-    if folder != "/" && !matches!(inspect(tree, found, folder)?, FsNode::Directory { .. }) {
+    // Nothing is below what is not a directory.
+    let directory = parent_dir(path);
+    if directory != "/" && !matches!(inspect(tree, found, directory)?, FsNode::Directory { .. }) {
         return Ok(FsNode::Absent);
     }
     let node = tree.node(path)?;
@@ -211,7 +212,7 @@ fn inspect(
     Ok(node)
 }
 
-/// The folder of a path.
+/// The parent of a path.
 pub(super) fn parent_dir(path: &str) -> &str {
     match path.rfind('/') {
         None | Some(0) => "/",

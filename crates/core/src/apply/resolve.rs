@@ -1,14 +1,14 @@
-//! Where a path really lies when links are on its way: as in a chroot, never above the root.
+//! Resolves links in a path as in a chroot, never above the root.
 
 use std::collections::HashMap;
 
 use super::error::ApplyError;
 use super::fs_node::FsNode;
 
-/// More links than this on one way is a circle.
+/// More links than this in one path are a loop.
 const MAX_LINKS: usize = 40;
 
-/// The parts of a path from a config, refused when they are not plain.
+/// The components of a path from a config; refuses paths that are not plain.
 pub(super) fn path_components(path: &str) -> Result<Vec<&str>, ApplyError> {
     let wrong = |problem| ApplyError::InvalidPath { path: path.to_owned(), problem };
     let rest = path.strip_prefix('/').ok_or_else(|| wrong("is not absolute"))?;
@@ -16,7 +16,7 @@ pub(super) fn path_components(path: &str) -> Result<Vec<&str>, ApplyError> {
         return Err(wrong("holds a zero byte"));
     }
     if rest.is_empty() || rest.ends_with('/') {
-        return Err(wrong("names a folder"));
+        return Err(wrong("names a directory"));
     }
     let parts: Vec<&str> =
         rest.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
@@ -24,12 +24,12 @@ pub(super) fn path_components(path: &str) -> Result<Vec<&str>, ApplyError> {
         return Err(wrong("holds \"..\""));
     }
     if parts.is_empty() {
-        return Err(wrong("names a folder"));
+        return Err(wrong("names a directory"));
     }
     Ok(parts)
 }
 
-/// Follows the links in the folders of a path. What does not exist is taken as it is written.
+/// Follows the links in the parents of a path. Components that do not exist are taken literally.
 pub(super) fn resolve(
     path: &str,
     known: &mut HashMap<String, String>,
@@ -37,15 +37,15 @@ pub(super) fn resolve(
     look: &mut dyn FnMut(&str) -> Result<FsNode, ApplyError>,
 ) -> Result<String, ApplyError> {
     let parts = path_components(path)?;
-    let (name, folders) = parts.split_last().ok_or_else(|| ApplyError::InvalidPath {
+    let (name, directories) = parts.split_last().ok_or_else(|| ApplyError::InvalidPath {
         path: path.to_owned(),
-        problem: "names a folder",
+        problem: "names a directory",
     })?;
-    let literal = folders.iter().fold(String::new(), |path, part| path + "/" + part);
-    if let Some(folder) = known.get(&literal) {
-        return Ok(format!("{folder}/{name}"));
+    let literal = directories.iter().fold(String::new(), |path, part| path + "/" + part);
+    if let Some(directory) = known.get(&literal) {
+        return Ok(format!("{directory}/{name}"));
     }
-    let mut ahead: Vec<String> = folders.iter().rev().map(|part| (*part).to_owned()).collect();
+    let mut ahead: Vec<String> = directories.iter().rev().map(|part| (*part).to_owned()).collect();
     let (mut at, mut links) = (String::new(), 0);
     while let Some(part) = ahead.pop() {
         match part.as_str() {

@@ -1,7 +1,6 @@
-//! The order of steps: folders are made before anything else, from the top; then everything is put
-//! in place, in the order of the config; then what goes is removed, and last the folders that are
-//! empty, from the bottom. The daemon's word on which config the machine has comes at the end of
-//! what is put in place.
+//! The order of steps: directories are created first, from the top; then files are put in place, in the
+//! order of the config; then files are removed, and last the empty directories, from the bottom. The
+//! daemon's record of the current config comes after all other files.
 
 use super::DiskStep;
 use super::error::ApplyError;
@@ -9,15 +8,15 @@ use super::fs_node::FsNode;
 use super::overlay::TreeOverlay;
 use crate::api::names::path::DAEMON_DIR;
 
-/// The steps from what is there to what is to be there.
+/// The steps from what is there to what will be there.
 pub(super) fn ordered_steps(view: TreeOverlay) -> Result<Vec<DiskStep>, ApplyError> {
     let changes = view.into_changes()?;
     let mut steps = Vec::with_capacity(changes.len());
     for (path, from, to) in changes {
         let kinds = (&from, &to);
-        let mixes_folder =
+        let mixes_directory =
             matches!(from, FsNode::Directory { .. }) != matches!(to, FsNode::Directory { .. });
-        if mixes_folder && !from.is_absent() && !to.is_absent() {
+        if mixes_directory && !from.is_absent() && !to.is_absent() {
             let (found, wanted) = (kinds.0.kind(), kinds.1.kind());
             return Err(ApplyError::Obstructed { path, found, wanted });
         }
@@ -27,7 +26,7 @@ pub(super) fn ordered_steps(view: TreeOverlay) -> Result<Vec<DiskStep>, ApplyErr
     Ok(steps)
 }
 
-/// Stable sorting keeps the config's order where the rank says nothing.
+/// The sort is stable: the order of the config decides where ranks are equal.
 fn rank(step: &DiskStep) -> (u8, usize, String) {
     let depth = step.path.matches('/').count();
     let own = step.path.starts_with(DAEMON_DIR);

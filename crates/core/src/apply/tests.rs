@@ -1,4 +1,4 @@
-//! Changes played through a tree in memory.
+//! Changes of a tree in memory.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ fn a_machine_taken_over_gets_a_locked_password_and_its_presets() {
         "systemd": {"units": [{"name": "vendor.service", "enabled": true}]}
     });
     apply(&mut tree, &before);
-    // As the real daemon leaves it: without our record.
+    // As MCO leaves it: without our record.
     tree.put(BASELINE_PATH, FsNode::Absent);
     tree.add_file("/etc/systemd/system-preset/99.preset", b"disable *\n");
     apply(&mut tree, &json!({}));
@@ -114,7 +114,7 @@ fn certificates_outlive_their_config() {
 }
 
 #[test]
-fn a_certificate_that_the_cluster_has_replaced_does_not_go_back() {
+fn a_certificate_that_the_cluster_replaced_is_not_reverted() {
     let mut tree = tree();
     let with = |ca: &str, motd: &str| {
         let files = [file("/etc/kubernetes/kubelet-ca.crt", ca), file("/etc/motd", motd)];
@@ -133,10 +133,10 @@ fn a_certificate_that_the_cluster_has_replaced_does_not_go_back() {
 }
 
 #[test]
-fn what_a_config_brought_is_no_original() {
+fn a_file_from_a_config_is_not_an_original() {
     let mut tree = tree();
     apply(&mut tree, &json!({"storage": {"files": [file("/etc/x", "1")]}}));
-    // Lost by hand: the file is still the config's.
+    // Removed by hand: the file still belongs to the config.
     tree.put("/etc/machine-config-daemon/noorig/etc/x.mcdnoorig", FsNode::Absent);
     apply(&mut tree, &json!({"storage": {"files": [file("/etc/x", "2")]}}));
     assert!(tree.node("/etc/machine-config-daemon/orig/etc/x.mcdorig").unwrap().is_absent());
@@ -145,7 +145,7 @@ fn what_a_config_brought_is_no_original() {
 }
 
 #[test]
-fn a_damaged_record_is_said_without_its_words() {
+fn the_error_for_a_damaged_record_does_not_quote_it() {
     let mut tree = tree();
     tree.add_file(BASELINE_PATH, b"{\"password\": \"$6$secret");
     let error = try_plan(&tree, &config("x", &json!({}))).unwrap_err().to_string();
@@ -203,7 +203,7 @@ fn any_ignition() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// A plan carried out leaves nothing to do, and letting go of everything leaves no trace.
+    /// A performed plan leaves nothing to do, and releasing everything leaves no trace.
     #[test]
     fn plans_are_complete_and_leave_no_trace(configs in prop::collection::vec(any_ignition(), 1..4)) {
         let mut tree = tree();
@@ -217,7 +217,7 @@ proptest! {
         for own in [CURRENT_CONFIG, CURRENT_IMAGE, "/etc/machine-config-daemon"] {
             after.remove(own);
         }
-        // Folders of systemd's own stay, empty.
+        // Directories that belong to systemd stay, empty.
         after.retain(|path, _| before.contains_key(path) || !matches!(path.as_str(), "/etc/systemd" | "/etc/systemd/system"));
         prop_assert_eq!(after, before);
     }

@@ -1,10 +1,10 @@
-//! The tree of a machine, as a plan asks about it.
+//! The tree of a machine, as a plan reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::fs_node::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
 
-/// Why the tree does not answer.
+/// A path of the tree cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read {path}: {problem}")]
 pub struct FsTreeError {
@@ -14,14 +14,14 @@ pub struct FsTreeError {
     pub problem: String,
 }
 
-/// Questions about a tree. No path has a link on its way; the last part is never followed.
+/// Reads a tree. No path has links in its parents; the last component is never followed.
 pub trait FsTree {
     /// What is at a path.
     fn node(&self, path: &str) -> Result<FsNode, FsTreeError>;
-    /// The bytes of a file of modest size.
+    /// The contents of a file of moderate size.
     fn read(&self, path: &str) -> Result<Vec<u8>, FsTreeError>;
-    /// What is in a folder; nothing where there is no folder.
-    fn entries(&self, folder: &str) -> Result<Vec<String>, FsTreeError>;
+    /// The entries of a directory; empty if there is no directory.
+    fn entries(&self, directory: &str) -> Result<Vec<String>, FsTreeError>;
 }
 
 /// A tree in memory.
@@ -42,7 +42,7 @@ impl InMemoryTree {
         tree
     }
 
-    /// Puts something somewhere, with the folders on the way.
+    /// Puts a node at a path, and creates its parents.
     pub fn put(&mut self, path: &str, node: FsNode) {
         let meta = FileMeta { mode: 0o755, owner: FileOwner::default() };
         for (at, _) in path.match_indices('/').skip(1) {
@@ -54,24 +54,24 @@ impl InMemoryTree {
         };
     }
 
-    /// Puts a file of root's there, for everyone to read.
+    /// Puts a file of root there, readable by everyone.
     pub fn add_file(&mut self, path: &str, bytes: &[u8]) {
         let meta = FileMeta { mode: 0o644, owner: FileOwner::default() };
         self.put(path, FsNode::File { meta, content: FileContent::new(bytes.to_vec()) });
     }
 
-    /// Puts a link of root's there.
+    /// Puts a link of root there.
     pub fn add_link(&mut self, path: &str, target: &str) {
         self.put(path, FsNode::Link { target: target.to_owned(), owner: FileOwner::default() });
     }
 
-    /// Everything, by path.
+    /// All nodes, by path.
     #[must_use]
     pub fn nodes(&self) -> &BTreeMap<String, FsNode> {
         &self.nodes
     }
 
-    /// Does what a plan says.
+    /// Performs a plan.
     pub fn apply(&mut self, plan: &super::ApplyPlan) {
         let before = self.clone();
         for step in &plan.steps {
@@ -105,8 +105,8 @@ impl FsTree for InMemoryTree {
         }
     }
 
-    fn entries(&self, folder: &str) -> Result<Vec<String>, FsTreeError> {
-        let prefix = format!("{}/", folder.trim_end_matches('/'));
+    fn entries(&self, directory: &str) -> Result<Vec<String>, FsTreeError> {
+        let prefix = format!("{}/", directory.trim_end_matches('/'));
         let below = self.nodes.range(prefix.clone()..);
         let names: BTreeSet<&str> = below
             .map_while(|(path, _)| path.strip_prefix(&prefix))

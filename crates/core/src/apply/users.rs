@@ -1,4 +1,4 @@
-//! The users of a machine: their numbers, and the keys and password of `core`.
+//! The users of a machine: their IDs, and the keys and password of `core`.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ const CORE_HOME: &str = "/home/core";
 const CORE_SSH_DIR: &str = "/home/core/.ssh";
 const AUTHORIZED_KEYS_DIR: &str = "/home/core/.ssh/authorized_keys.d";
 const AUTHORIZED_KEYS: &str = "/home/core/.ssh/authorized_keys.d/ignition";
-/// A password that nobody can give.
+/// A password hash that no password matches.
 const LOCKED_PASSWORD: &str = "*";
 
 /// Users and groups by name.
@@ -28,7 +28,7 @@ pub(super) struct UserDatabase {
 }
 
 impl UserDatabase {
-    /// Nobody but root.
+    /// Knows root only.
     pub(super) fn root_only() -> Self {
         Self { users: HashMap::new(), groups: HashMap::new() }
     }
@@ -55,13 +55,13 @@ impl UserDatabase {
         Ok(names)
     }
 
-    /// The number of a user. Root is 0 even where there is no list of users yet.
+    /// The ID of a user. Root is 0 even if there is no list of users yet.
     pub(super) fn uid(&self, name: &str) -> Option<u32> {
         let found = self.users.get(name).map(|owner| owner.uid);
         found.or_else(|| (name == "root").then_some(0))
     }
 
-    /// The number of a group.
+    /// The ID of a group.
     pub(super) fn gid(&self, name: &str) -> Option<u32> {
         self.groups.get(name).copied().or_else(|| (name == "root").then_some(0))
     }
@@ -73,7 +73,7 @@ impl UserDatabase {
     }
 }
 
-/// Keys and password of `core`, when the users differ. What was left out comes back in words.
+/// Sets keys and password of `core` if the users differ. Returns notes about what was left out.
 pub(super) fn apply_core_user(
     old: &Passwd,
     new: &Passwd,
@@ -108,7 +108,7 @@ pub(super) fn apply_core_user(
         if hash.contains([':', '\n', '\0']) {
             return Err(ApplyError::PasswordHash { user: user.name.clone() });
         }
-        let today = view.style.today.to_string();
+        let today = view.defaults.today.to_string();
         let before = set_password(hash, Some(&today), view)?;
         if let Some(before) = before
             && record.password.is_none()
@@ -129,21 +129,22 @@ fn write_keys(
     let home = view.resolve(CORE_HOME)?;
     let below = |path: &str| format!("{home}{}", &path[CORE_HOME.len()..]);
     let meta = FileMeta { mode: 0o700, owner: core };
-    // Whatever is in the home is core's to change: a link there could lead root anywhere.
-    for folder in [home.clone(), below(CORE_SSH_DIR), below(AUTHORIZED_KEYS_DIR)] {
-        match view.node(&folder)? {
-            FsNode::Directory { meta: found } if folder == home || found.owner.uid == core.uid => {}
-            // Made by root by mistake; core could not log in.
+    // The home directory belongs to core, whose links could lead root anywhere.
+    for directory in [home.clone(), below(CORE_SSH_DIR), below(AUTHORIZED_KEYS_DIR)] {
+        match view.node(&directory)? {
+            FsNode::Directory { meta: found }
+                if directory == home || found.owner.uid == core.uid => {}
+            // Created by root by mistake; core could not log in.
             FsNode::Directory { meta: found } => {
-                record.keep_meta(&folder, found);
-                view.set(&folder, FsNode::Directory { meta: FileMeta { owner: core, ..found } });
+                record.keep_meta(&directory, found);
+                view.set(&directory, FsNode::Directory { meta: FileMeta { owner: core, ..found } });
             }
             FsNode::Absent => {
-                view.create_parent_directories(&format!("{folder}/."), meta)?;
+                view.create_parent_directories(&format!("{directory}/."), meta)?;
             }
             found => {
-                let (found, wanted) = (found.kind(), "a folder");
-                return Err(ApplyError::Obstructed { path: folder, found, wanted });
+                let (found, wanted) = (found.kind(), "a directory");
+                return Err(ApplyError::Obstructed { path: directory, found, wanted });
             }
         }
     }
@@ -160,17 +161,17 @@ fn release_keys(view: &mut TreeOverlay, record: &mut HostBaseline) -> Result<(),
     let home = view.resolve(CORE_HOME)?;
     let below = |path: &str| format!("{home}{}", &path[CORE_HOME.len()..]);
     originals::restore_original(&below(AUTHORIZED_KEYS), view)?;
-    for folder in [below(AUTHORIZED_KEYS_DIR), below(CORE_SSH_DIR)] {
-        if let Some(meta) = record.metas.remove(&folder)
-            && matches!(view.node(&folder)?, FsNode::Directory { .. })
+    for directory in [below(AUTHORIZED_KEYS_DIR), below(CORE_SSH_DIR)] {
+        if let Some(meta) = record.metas.remove(&directory)
+            && matches!(view.node(&directory)?, FsNode::Directory { .. })
         {
-            view.set(&folder, FsNode::Directory { meta });
+            view.set(&directory, FsNode::Directory { meta });
         }
     }
     Ok(())
 }
 
-/// Sets the password of `core` when it is another, and gives the one before.
+/// Sets the password of `core` if it differs. Returns the previous one.
 fn set_password(
     hash: &str,
     changed: Option<&str>,

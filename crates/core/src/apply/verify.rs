@@ -1,5 +1,5 @@
-//! What a config wants, place by place, beside what is there: for whoever looks for differences,
-//! and the plan that puts them right.
+//! Compares what a config wants with what is there, path by path, and plans the repair. Used by `drift`
+//! and by the check before an update.
 
 use std::collections::BTreeSet;
 
@@ -17,22 +17,22 @@ use crate::ignition::contents;
 use crate::ignition::schema::{Config, File};
 use crate::reconcile_check::ConfigChange;
 
-/// Files that come with a config and are then kept up to date by another writer: the certificates
-/// and the secret of the cluster.
+/// Files that come with a config and are then kept up to date by the cluster: certificates and the pull
+/// secret.
 const CLUSTER_MANAGED_FILES: [&str; 3] = [
     KUBELET_CA,
     "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem",
     INTERNAL_REGISTRY_PULL_SECRET,
 ];
 
-/// What a change writes: not the files that another writer keeps up to date and the config says no
-/// other thing about than before, for they may be newer.
+/// What a change writes: all files but those that the cluster keeps up to date and whose entry in the
+/// config does not change, because they may be newer on disk.
 pub(super) fn without_cluster_managed_files(
     wanted: &[DesiredPath],
     change: &ConfigChange,
     view: &mut TreeOverlay,
 ) -> Result<Vec<DesiredPath>, ApplyError> {
-    let said = |config: &Config, path: &str| {
+    let entry = |config: &Config, path: &str| {
         let mut files = config.storage.files.iter().rev();
         files.find(|file| file.path == path).map(|file| file.contents.clone())
     };
@@ -40,7 +40,7 @@ pub(super) fn without_cluster_managed_files(
     for want in wanted {
         let path = want.path.as_str();
         let is_others = CLUSTER_MANAGED_FILES.contains(&path)
-            && said(&change.old, path) == said(&change.new, path)
+            && entry(&change.old, path) == entry(&change.new, path)
             && matches!(view.original_node(path)?, FsNode::File { .. });
         if !is_others {
             written.push(want.clone());
@@ -49,7 +49,7 @@ pub(super) fn without_cluster_managed_files(
     Ok(written)
 }
 
-/// What speaks about a path.
+/// Which section of a config manages a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ManagedPart {
     /// An entry of `storage.files`.
@@ -63,29 +63,29 @@ pub enum ManagedPart {
 /// A path that a config manages.
 #[derive(Debug)]
 pub struct ManagedPath {
-    /// The path as the config or systemd knows it.
+    /// The path as the config or systemd names it.
     pub path: String,
-    /// Where it really lies, when links are on its way; none where that cannot be said.
+    /// The path with links resolved; `None` if that is not possible.
     pub resolved_path: Option<String>,
-    /// What speaks about it.
+    /// Which section of the config manages it.
     pub part: ManagedPart,
-    /// What is to be there.
+    /// What the config wants there.
     pub wanted: FsNode,
-    /// What is there, or why that cannot be said.
+    /// What is there, or why that is unknown.
     pub found: Result<FsNode, ApplyError>,
 }
 
-/// All that a config manages, beside what is there.
+/// All paths that a config manages, with what is there.
 #[derive(Debug, Default)]
 pub struct VerifyReport {
     /// Every path, in the order of the config.
     pub managed: Vec<ManagedPath>,
-    /// Units that are not enabled as they should be.
+    /// Units whose enablement differs from the config.
     pub enablement: Vec<EnablementMismatch>,
 }
 
-/// The contents of a config's files, in its order, and the config without them: sizes and digests
-/// are all that is needed to compare.
+/// The contents of a config's files, in its order, and the config without them. Comparisons need only
+/// sizes and digests.
 pub fn split_contents(mut config: Config) -> Result<(Config, Vec<FileContent>), ApplyError> {
     let mut all = Vec::new();
     for file in config.storage.files.iter_mut() {
@@ -97,15 +97,15 @@ pub fn split_contents(mut config: Config) -> Result<(Config, Vec<FileContent>), 
     Ok((config, all))
 }
 
-/// Looks at every path that a config manages. The two arguments are what [`split_contents`] gives.
+/// Compares every path that a config manages. The first two arguments come from [`split_contents`].
 #[must_use]
 pub fn verify(
     config: &Config,
     contents: &[FileContent],
     tree: &dyn FsTree,
-    style: HostDefaults,
+    defaults: HostDefaults,
 ) -> VerifyReport {
-    let mut view = TreeOverlay::new(tree, style);
+    let mut view = TreeOverlay::new(tree, defaults);
     let mut managed = files(config, contents, &mut view);
     managed.extend(units(config, &mut view));
     let mut managed = last_of_each(managed);
@@ -115,21 +115,21 @@ pub fn verify(
         }
     }
     managed.retain(|one| !CLUSTER_MANAGED_FILES.contains(&one.path.as_str()));
-    // What cannot be judged because folders are gone is told by the files in them.
+    // A unit that cannot be judged because directories are gone is reported by the files in them.
     let enablement = systemd::enablement_mismatches(config, &mut view).unwrap_or_default();
     VerifyReport { managed, enablement }
 }
 
 fn files(config: &Config, contents: &[FileContent], view: &mut TreeOverlay) -> Vec<ManagedPath> {
-    // Without a list of users, names are not known; numbers are.
+    // Without a list of users, names are unknown, but IDs are not.
     let names = UserDatabase::read(view).unwrap_or_else(|_| UserDatabase::root_only());
     let look = |(file, content): (&File, &FileContent)| {
         let place = managed_paths::file_location(file, &names, view);
-        let mut meta = FileMeta { mode: 0o644, owner: view.style.owner };
+        let mut meta = FileMeta { mode: 0o644, owner: view.defaults.owner };
         let place = place.map(|(real, wanted)| {
             meta = wanted;
             if real == KUBECONFIG {
-                // The daemon sees to it, whatever the config says.
+                // The daemon maintains this file, whatever the config says.
                 meta.mode = 0o600;
             }
             real
@@ -143,7 +143,7 @@ fn files(config: &Config, contents: &[FileContent], view: &mut TreeOverlay) -> V
 fn units(config: &Config, view: &mut TreeOverlay) -> Vec<ManagedPath> {
     let mut all = Vec::new();
     for unit in &config.systemd.units {
-        // A name that cannot be was refused when the config was applied.
+        // An invalid name was refused when the config was applied.
         for (path, wanted) in managed_paths::unit_nodes(unit, view).unwrap_or_default() {
             let is_own = path.ends_with(&format!("/{}", unit.name));
             let part = if is_own { ManagedPart::Unit } else { ManagedPart::DropIn };
@@ -172,7 +172,7 @@ fn inspect_path(
     }
 }
 
-/// A path that is named twice is as the last one says.
+/// If a path is named twice, the last entry wins.
 fn last_of_each(all: Vec<ManagedPath>) -> Vec<ManagedPath> {
     let mut seen = BTreeSet::new();
     let place = |one: &ManagedPath| one.resolved_path.clone().unwrap_or_else(|| one.path.clone());
@@ -182,14 +182,14 @@ fn last_of_each(all: Vec<ManagedPath>) -> Vec<ManagedPath> {
     kept
 }
 
-/// The plan that puts right whatever [`verify`] finds on a machine that has the config.
+/// The plan that repairs everything that [`verify`] finds.
 pub fn plan_repair(
     machine_config: &MachineConfig,
     config: &Config,
     tree: &dyn FsTree,
-    style: HostDefaults,
+    defaults: HostDefaults,
 ) -> Result<ApplyPlan, ApplyError> {
-    let mut view = TreeOverlay::new(tree, style);
+    let mut view = TreeOverlay::new(tree, defaults);
     let mut record = baseline::read(&mut view)?;
     let before = managed_paths::managed_paths(config, &mut view)?;
     let mut wanted = managed_paths::desired_paths(config, &mut view)?;

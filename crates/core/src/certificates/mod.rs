@@ -1,5 +1,5 @@
-//! Certificates and secrets that the cluster keeps up to date on its machines, without a config and
-//! without a restart, in paused pools too: what the ControllerConfig says, and where that belongs.
+//! Certificates and secrets that the cluster keeps up to date on its machines, without a config, without
+//! a reboot, and in paused pools too: what the ControllerConfig says, and where it is written.
 //!
 //! | ControllerConfig | on the machine |
 //! |---|---|
@@ -25,22 +25,22 @@ use crate::daemon::annotations::NodeAnnotationPatch;
 pub const CLOUD_CA_PATH: &str =
     "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
 
-/// Why a ControllerConfig cannot be followed.
+/// Why a ControllerConfig cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CertificatesError {
-    /// A registry is not one.
+    /// The name of a registry is invalid.
     #[error(
         "ControllerConfig {CONTROLLER_CONFIG}: spec.{field}: file {file:?} is no registry: write its host name, with \"..\" in place of the colon before a port"
     )]
     InvalidRegistryName {
-        /// Where it stands.
+        /// The field.
         field: &'static str,
-        /// What is there.
+        /// Its value.
         file: String,
     },
 }
 
-/// Takes everything away that machines do not need: a ControllerConfig is large.
+/// Removes everything that machines do not need: a ControllerConfig is large.
 pub fn trim(config: &mut ControllerConfig) {
     config.metadata.managed_fields = None;
     config.status = None;
@@ -55,29 +55,29 @@ pub fn trim(config: &mut ControllerConfig) {
     };
 }
 
-/// Which version of it this is.
+/// Its version.
 #[must_use]
 pub fn resource_version(config: &ControllerConfig) -> &str {
     config.metadata.resource_version.as_deref().unwrap_or_default()
 }
 
-/// What a machine says once it has it.
+/// The annotations that a machine writes once its files are up to date.
 #[must_use]
 pub fn synced_annotations(config: &ControllerConfig) -> NodeAnnotationPatch {
     let value = Some(resource_version(config).to_owned());
     NodeAnnotationPatch::from([(LAST_SYNCED_CONTROLLER_CONFIG.to_owned(), value)])
 }
 
-/// What a ControllerConfig says about the files of a machine.
+/// The files that a ControllerConfig asks for.
 ///
 /// # Errors
-/// A registry has a name that no folder can have.
+/// A registry has a name that is not a directory name.
 pub fn desired_files(config: &ControllerConfig) -> Result<ClusterFiles, CertificatesError> {
     let spec = &config.spec;
     let mut files = Vec::new();
     let mut add = |path, data: Option<&[u8]>, is_secret| {
         let data = data.unwrap_or_default();
-        // Nobody says that a machine is to trust nobody.
+        // An empty bundle would mean to trust nobody, which is never intended.
         if path == KUBELET_CA && data.is_empty() {
             return;
         }
@@ -95,7 +95,7 @@ pub fn desired_files(config: &ControllerConfig) -> Result<ClusterFiles, Certific
     Ok(ClusterFiles { origin, files, registries: registries(spec)? })
 }
 
-/// As the real daemon writes them.
+/// In the form that MCO writes.
 fn ending_in_newline(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
     if !bytes.ends_with(b"\n") {
@@ -104,7 +104,7 @@ fn ending_in_newline(data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Certificates of registries; what an administrator says counts more.
+/// Certificates of registries; those of the administrator take precedence.
 fn registries(
     spec: &ControllerConfigSpec,
 ) -> Result<BTreeMap<String, FileContent>, CertificatesError> {

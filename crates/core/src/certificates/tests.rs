@@ -59,7 +59,7 @@ fn mode(tree: &InMemoryTree, path: &str) -> u32 {
 }
 
 #[test]
-fn everything_comes_to_its_place_and_only_once() {
+fn everything_is_written_once() {
     let mut tree = tree_with_certs_dir();
     apply_certificates(&mut tree, &full_spec());
     for (path, expected) in [
@@ -77,7 +77,7 @@ fn everything_comes_to_its_place_and_only_once() {
 }
 
 #[test]
-fn only_what_differs_is_written_and_permissions_stay() {
+fn only_differences_are_written_and_permissions_stay() {
     let mut tree = tree_with_certs_dir();
     apply_certificates(&mut tree, &full_spec());
     let FsNode::File { content, .. } = tree.node(KUBELET_CA).unwrap() else { panic!() };
@@ -93,7 +93,7 @@ fn only_what_differs_is_written_and_permissions_stay() {
 }
 
 #[test]
-fn what_the_cluster_does_not_say_is_left_alone_or_emptied() {
+fn fields_without_a_value_are_left_alone_or_emptied() {
     let mut tree = InMemoryTree::new();
     assert_eq!(apply_certificates(&mut tree, &json!({})).steps, []);
     tree.add_file(KUBELET_CA, b"mine");
@@ -106,7 +106,7 @@ fn what_the_cluster_does_not_say_is_left_alone_or_emptied() {
 }
 
 #[test]
-fn registries_come_and_go() {
+fn registries_are_added_and_removed() {
     let mut tree = InMemoryTree::new();
     apply_certificates(&mut tree, &full_spec());
     assert_eq!(text(&tree, REGISTRY), "-", "there is no place for it");
@@ -114,13 +114,13 @@ fn registries_come_and_go() {
     let mut tree = tree_with_certs_dir();
     tree.add_file("/etc/docker/certs.d/stale:1/ca.crt", b"stale");
     tree.add_file("/etc/docker/certs.d/stale:1/deep/er", b"stale");
-    tree.add_file("/etc/docker/certs.d/file", b"no folder");
-    // A cluster that names no registry says nothing about them.
+    tree.add_file("/etc/docker/certs.d/file", b"no directory");
+    // A cluster that names no registry leaves them alone.
     apply_certificates(&mut tree, &json!({}));
     assert_eq!(text(&tree, "/etc/docker/certs.d/stale:1/ca.crt"), "stale");
     apply_certificates(&mut tree, &full_spec());
     assert!(tree.node("/etc/docker/certs.d/stale:1").unwrap().is_absent());
-    assert_eq!(text(&tree, "/etc/docker/certs.d/file"), "no folder");
+    assert_eq!(text(&tree, "/etc/docker/certs.d/file"), "no directory");
 
     let mut spec = full_spec();
     spec["imageRegistryBundleUserData"] = json!(null);
@@ -133,7 +133,7 @@ fn registries_come_and_go() {
 }
 
 #[test]
-fn an_administrator_counts_more_than_the_cluster() {
+fn the_administrator_takes_precedence_over_the_cluster() {
     let mut spec = full_spec();
     spec["imageRegistryBundleUserData"] =
         json!([{"file": "registry..5000", "data": base64("users")}]);
@@ -143,7 +143,7 @@ fn an_administrator_counts_more_than_the_cluster() {
 }
 
 #[test]
-fn a_registry_that_is_no_name_is_refused_with_its_place() {
+fn an_invalid_registry_is_refused_with_its_field() {
     for file in ["a/b", "", ".", "../../x", "a\0b"] {
         let bundle = json!([{"file": file, "data": base64("x")}]);
         let error =
@@ -154,7 +154,7 @@ fn a_registry_that_is_no_name_is_refused_with_its_place() {
 }
 
 #[test]
-fn a_machine_that_leaves_has_what_it_had() {
+fn a_machine_that_leaves_gets_its_files_back() {
     let mut tree = tree_with_certs_dir();
     tree.add_file(KUBELET_CA, b"mine");
     tree.add_file(USERS, b"mine too");
@@ -180,7 +180,7 @@ fn a_machine_that_leaves_has_what_it_had() {
 }
 
 #[test]
-fn nothing_else_is_kept_in_memory_and_no_secret_is_shown() {
+fn nothing_else_is_cached_and_no_secret_is_shown() {
     let mut spec = full_spec();
     spec["images"] = json!({"a": "b"});
     spec["internalRegistryPullSecret"] = base64("hunter2");

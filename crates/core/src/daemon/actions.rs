@@ -1,10 +1,10 @@
-//! What the actions after a change want, and how they are called.
+//! What the actions after a change require, and what they are called.
 
 use crate::api::operator::{DisruptionAction, DisruptionActionType as Type};
 use crate::disruption::drain_reason;
 use crate::reconcile_check::ConfigChange;
 
-/// Whether a machine has to be emptied before a change. For the image registries it depends on what
+/// Whether a machine has to be drained before a change. For the image registries it depends on what
 /// changes there.
 #[must_use]
 pub fn needs_drain(actions: &[DisruptionAction], change: &ConfigChange) -> bool {
@@ -12,7 +12,7 @@ pub fn needs_drain(actions: &[DisruptionAction], change: &ConfigChange) -> bool 
     has(&Type::Reboot) || has(&Type::Drain) || has(&Type::Special) && drain_reason(change).is_some()
 }
 
-/// Whether a machine has to restart after a change.
+/// Whether a machine has to reboot after a change.
 #[must_use]
 pub fn needs_reboot(actions: &[DisruptionAction]) -> bool {
     actions.iter().any(|action| action.type_ == Type::Reboot)
@@ -21,19 +21,19 @@ pub fn needs_reboot(actions: &[DisruptionAction]) -> bool {
 /// What one action does to systemd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SystemdAction {
-    /// Nothing to be done any more.
+    /// Nothing is left to do.
     Nothing,
-    /// Say that nothing has to be done.
+    /// Log that nothing has to be done.
     LogNoAction,
-    /// Restart the machine.
+    /// Reboot the machine.
     Reboot,
     /// Reload a service.
     Reload(String),
     /// Restart a service.
     Restart(String),
-    /// Have systemd read its units again.
+    /// Reload the units of systemd.
     DaemonReload,
-    /// This version cannot do it.
+    /// This version does not know the action.
     Unknown(String),
 }
 
@@ -45,7 +45,7 @@ pub fn systemd_action(action: &DisruptionAction) -> SystemdAction {
     };
     match &action.type_ {
         Type::Reboot => SystemdAction::Reboot,
-        // It was done before the change.
+        // The drain was done before the change.
         Type::Drain => SystemdAction::Nothing,
         Type::None => SystemdAction::LogNoAction,
         Type::Reload => SystemdAction::Reload(name(&action.reload)),
@@ -56,7 +56,7 @@ pub fn systemd_action(action: &DisruptionAction) -> SystemdAction {
     }
 }
 
-/// The word for an action.
+/// The name of an action.
 #[must_use]
 pub fn action_name(action: &DisruptionAction) -> String {
     match &action.type_ {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn which_actions_want_a_drain() {
+    fn which_actions_need_a_drain() {
         let with = from_ignition(json!({"ignition": {"version": "3.5.0"}, "storage": {"files": [
             {"path": REGISTRIES_CONF, "contents": {"source": "data:,short-name-mode=%22x%22%0Aunqualified-search-registries=%5B'a'%5D"}}]}}));
         let added =
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn words() {
+    fn actions_have_names() {
         let list = actions(&json!([
             {"type": "Drain"}, {"type": "Reload", "reload": {"serviceName": "a.service"}},
             {"type": "Restart", "restart": {"serviceName": "b.service"}}, {"type": "Special"},

@@ -1,5 +1,4 @@
-//! What the daemon writes on its Node. Only what changes is written; a value of none takes an
-//! annotation away.
+//! What the daemon writes to its Node. Only changes are written; `None` removes an annotation.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +9,17 @@ use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
 use crate::node::NodeView;
 
-/// The most characters of a reason.
+/// The maximum length of a reason, in characters.
 const MAX_REASON_CHARS: usize = 2000;
 
-/// Annotations to write; those without a value go.
+/// Annotations to write; `None` removes one.
 pub type NodeAnnotationPatch = BTreeMap<String, Option<String>>;
 
 fn patch_of<const N: usize>(pairs: [(&str, Option<&str>); N]) -> NodeAnnotationPatch {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value.map(str::to_owned))).collect()
 }
 
-/// The part of the annotations that a Node does not have so.
+/// The annotations that the Node does not have yet.
 #[must_use]
 pub fn changed_only(node: &Node, wanted: NodeAnnotationPatch) -> NodeAnnotationPatch {
     let view = NodeView(node);
@@ -33,8 +32,8 @@ pub fn merge_patch(annotations: &NodeAnnotationPatch) -> Value {
     json!({"metadata": {"annotations": annotations}})
 }
 
-/// What a machine says about itself when its Node does not say what it has: what it was given for
-/// its first boot, else what is on its disk, else that it has nothing.
+/// The annotations of a Node that does not name its current config: those of the first boot, otherwise the
+/// config on disk, otherwise that there is none.
 #[must_use]
 pub fn initial_annotations(
     first_boot: Option<&BTreeMap<String, String>>,
@@ -45,7 +44,7 @@ pub fn initial_annotations(
         (Some(given), _) => {
             given.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect()
         }
-        // Which config it is to have is the controller's to say.
+        // The desired config is the controller's to set.
         (None, Some(disk)) => patch_of([(annotation::CURRENT_CONFIG, Some(disk))]),
         (None, None) => patch_of([
             (annotation::CURRENT_CONFIG, Some(empty)),
@@ -55,7 +54,7 @@ pub fn initial_annotations(
     }
 }
 
-/// The machine works on a change. One that is degraded says so until it is done, so that its state
+/// The machine works on a change. A degraded machine stays degraded until it is done, so that its state
 /// does not flap.
 #[must_use]
 pub fn working(node: &Node) -> NodeAnnotationPatch {
@@ -65,7 +64,7 @@ pub fn working(node: &Node) -> NodeAnnotationPatch {
     patch_of([(annotation::STATE, Some(state::WORKING))])
 }
 
-/// The machine has the config, and the image of its pool's own, if there is one.
+/// The machine has the config, and the layered image if there is one.
 #[must_use]
 pub fn done(config: &str, image: Option<&str>) -> NodeAnnotationPatch {
     let done = patch_of([
@@ -80,80 +79,79 @@ pub fn done(config: &str, image: Option<&str>) -> NodeAnnotationPatch {
     done.into_iter().chain(none).collect()
 }
 
-/// The machine could not change.
+/// The change failed.
 #[must_use]
 pub fn failed(state: &str, reason: &str) -> NodeAnnotationPatch {
     let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
     patch_of([(annotation::STATE, Some(state)), (annotation::REASON, Some(&reason))])
 }
 
-/// The machine asks to be emptied.
+/// The machine asks to be drained.
 #[must_use]
 pub fn request_drain(config: &str) -> NodeAnnotationPatch {
     patch_of([(annotation::DESIRED_DRAIN, Some(&format!("drain-{config}")))])
 }
 
-/// The machine asks for work.
+/// The machine asks to be uncordoned.
 #[must_use]
 pub fn request_uncordon(config: &str) -> NodeAnnotationPatch {
     patch_of([(annotation::DESIRED_DRAIN, Some(&format!("uncordon-{config}")))])
 }
 
-/// Whether the machine has been given work again since it has this config.
+/// Whether the machine was uncordoned with this config.
 #[must_use]
 pub fn is_uncordoned(node: &Node, config: &str) -> bool {
     let applied = NodeView(node).annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
     applied.strip_prefix("uncordon-") == Some(config)
 }
 
-/// Whether a change that wants it can do without a request: the machine is empty already for the
-/// sake of this config, or is never emptied.
+/// Whether a change needs no drain request: the machine is already drained for this config, or is never
+/// drained.
 #[must_use]
 pub fn needs_no_drain(node: &Node, config: &str) -> bool {
     let view = NodeView(node);
     super::next_step::is_drained_for(view, config) || !super::next_step::supports_drain(view)
 }
 
-/// Whether machines like this one are ever emptied.
+/// Whether machines like this one are ever drained.
 #[must_use]
 pub fn supports_drain(node: &Node) -> bool {
     super::next_step::supports_drain(NodeView(node))
 }
 
-/// Whether the machine has to wait with a restart for a permission.
+/// Whether a reboot of the machine needs an approval.
 #[must_use]
 pub fn defers_reboot(node: &Node) -> bool {
     NodeView(node).annotation(machinist::REBOOT) == Some("deferred")
 }
 
-/// The machine needs a restart for a config, and waits for the permission.
+/// The machine needs a reboot for a config, and waits for the approval.
 #[must_use]
 pub fn reboot_pending(config: &str) -> NodeAnnotationPatch {
     patch_of([(machinist::REBOOT_PENDING, Some(config))])
 }
 
-/// The wish to try a config once more has been heard.
+/// The request to retry a config was accepted.
 #[must_use]
 pub fn clear_retry() -> NodeAnnotationPatch {
     patch_of([(machinist::RETRY, None)])
 }
 
-/// The machine is about to restart, or has restarted.
+/// The machine is about to reboot, or has rebooted.
 #[must_use]
 pub fn rebooting(is: bool) -> NodeAnnotationPatch {
     let value = if is { state::REBOOTING } else { "" };
     patch_of([(annotation::POST_CONFIG_ACTION, Some(value))])
 }
 
-/// Why the operating system that was staged was not put in place at the last restart, if it was not.
+/// Why the staged OS was not deployed at the last reboot; empty if it was.
 #[must_use]
 pub fn finalize_failure(failure: Option<&str>) -> NodeAnnotationPatch {
     let failure: String = failure.unwrap_or_default().chars().take(MAX_REASON_CHARS).collect();
     patch_of([(annotation::OSTREE_FINALIZE_STAGED_FAILURE, Some(&failure))])
 }
 
-/// What all that somebody else may write about a machine says: a failure is worth another attempt at
-/// once when it has changed.
+/// The annotations that others write. When one of them changes, a failed attempt is retried immediately.
 #[must_use]
 pub fn external_inputs(node: &Node) -> Vec<Option<String>> {
     let keys = [
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn only_differences_are_written() {
         let seen = node(&json!({annotation::CURRENT_CONFIG: "b", annotation::STATE: "Working"}));
         let patch = merge_patch(&changed_only(&seen, done("b", None)));
         let expected = json!({annotation::STATE: "Done", annotation::REASON: ""});
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_machine_says_first() {
+    fn the_first_annotations_of_a_machine() {
         let given = BTreeMap::from([(annotation::CURRENT_CONFIG.to_owned(), "x".to_owned())]);
         let keys = |annotations: NodeAnnotationPatch| annotations.into_keys().count();
         let some = |text: &str| Some(text.to_owned());
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_degraded_machine_says_so_until_it_is_done() {
+    fn a_degraded_machine_stays_degraded_until_it_is_done() {
         for state in ["Degraded", "Unreconcilable"] {
             assert!(working(&node(&json!({annotation::STATE: state}))).is_empty());
         }
@@ -218,11 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_is_the_daemons_own_is_no_reason_to_try_again() {
+    fn annotations_of_the_daemon_are_no_reason_to_retry() {
         let before = node(&json!({annotation::DESIRED_CONFIG: "b"}));
         let own = node(&json!({annotation::DESIRED_CONFIG: "b", annotation::STATE: "Degraded"}));
-        let told = node(&json!({annotation::DESIRED_CONFIG: "b", machinist::REBOOT_APPROVED: "b"}));
+        let approved =
+            node(&json!({annotation::DESIRED_CONFIG: "b", machinist::REBOOT_APPROVED: "b"}));
         assert_eq!(external_inputs(&before), external_inputs(&own));
-        assert_ne!(external_inputs(&before), external_inputs(&told));
+        assert_ne!(external_inputs(&before), external_inputs(&approved));
     }
 }

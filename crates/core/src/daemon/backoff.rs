@@ -1,11 +1,11 @@
-//! When to try again after a failure: soon at first, then ever more seldom.
+//! The pause after a failure: short at first, then longer.
 
 use std::time::Duration;
 
 /// The longest pause.
 const MAX_BACKOFF_SECONDS: u64 = 60;
 
-/// How long to wait after so many failures in a row.
+/// The pause after this many failures in a row.
 #[must_use]
 pub fn backoff(failures: u32) -> Duration {
     let doubled = 1u64.checked_shl(failures.saturating_sub(1)).unwrap_or(MAX_BACKOFF_SECONDS);

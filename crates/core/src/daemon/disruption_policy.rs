@@ -1,11 +1,11 @@
-//! What an administrator has said about changes: the MachineConfiguration `cluster`.
+//! What an administrator has configured for changes: the MachineConfiguration `cluster`.
 
 use crate::api::operator::{MachineConfiguration, NodeDisruptionPolicy};
 use crate::disruption::{system_policy, with_system_policy};
 use crate::reconcile_check::ValidationOverrides;
 
-/// The policy in force: what an operator has worked out, if it has and it is about the present
-/// wishes; else those wishes over the policies of the system.
+/// The policy in effect: the one in the status, if an operator has computed it for the current spec;
+/// otherwise the policy of the spec on top of the system's policies.
 #[must_use]
 pub fn effective_disruption_policy(object: Option<&MachineConfiguration>) -> NodeDisruptionPolicy {
     let Some(object) = object else { return system_policy() };
@@ -20,7 +20,7 @@ pub fn effective_disruption_policy(object: Option<&MachineConfiguration>) -> Nod
     worked_out.unwrap_or_else(|| wished.map_or_else(system_policy, with_system_policy))
 }
 
-/// Which changes are waved through although a running machine cannot take them up.
+/// Which changes are allowed although a running machine cannot apply them.
 #[must_use]
 pub fn validation_overrides(object: Option<&MachineConfiguration>) -> ValidationOverrides {
     let given = object
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn which_policy_is_in_force() {
+    fn which_policy_is_in_effect() {
         let entry = |path: &str| json!([{"path": path, "actions": [{"type": "None"}]}]);
         let spec = json!({"nodeDisruptionPolicy": {"files": entry("/wished")}});
         let status = |generation: i64| {
@@ -61,7 +61,7 @@ mod tests {
             paths(effective_disruption_policy(Some(&object(2, &spec, &status(2))))),
             ["/status"]
         );
-        // An old answer does not count, and without an operator there is none.
+        // An outdated status does not count, and without an operator there is none.
         for status in [status(1), json!({})] {
             let found = paths(effective_disruption_policy(Some(&object(2, &spec, &status))));
             assert_eq!(found.last().map(String::as_str), Some("/wished"));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn which_refusals_are_waved_through() {
+    fn which_refusals_are_overridden() {
         let spec = json!({"irreconcilableValidationOverrides": {"storage": ["Disks", "Raid"]}});
         let found = validation_overrides(Some(&object(1, &spec, &json!({}))));
         assert!(found.disks && found.raid && !found.filesystems);

@@ -1,27 +1,27 @@
-//! What follows from asking the kubelet whether it is well, in the words of the real daemon.
+//! What a health probe of the kubelet means, in MCO's words.
 
-/// What came back.
+/// The response to a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthzResponse {
-    /// It says something.
+    /// The kubelet responded.
     Body(String),
-    /// It does not answer, and why.
+    /// The kubelet did not respond, and why.
     Unreachable(String),
 }
 
-/// What follows.
+/// What a probe means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthzOutcome {
-    /// How often in a row it has not answered.
+    /// How many probes in a row got no response.
     pub failures: u32,
-    /// What is worth a line in the log.
+    /// What to log.
     pub warning: Option<String>,
 }
 
-/// Who answers lives, whatever is said; what is not `ok` is only told.
+/// Evaluates a probe. Any response means that the kubelet runs; one other than `ok` is only logged.
 #[must_use]
-pub fn evaluate_healthz(failures: u32, answer: &HealthzResponse) -> HealthzOutcome {
-    match answer {
+pub fn evaluate_healthz(failures: u32, response: &HealthzResponse) -> HealthzOutcome {
+    match response {
         HealthzResponse::Body(text) if text.trim() == "ok" => {
             HealthzOutcome { failures: 0, warning: None }
         }
@@ -42,13 +42,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_silence_counts() {
-        let said = |text: &str| HealthzResponse::Body(text.to_owned());
+    fn only_a_missing_response_counts() {
+        let body = |text: &str| HealthzResponse::Body(text.to_owned());
         let silence = || HealthzResponse::Unreachable("refused".to_owned());
-        for (before, answer, failures, warning) in [
-            (0, said("ok"), 0, None),
-            (4, said("ok\n"), 0, None),
-            (2, said("not ready\n"), 0, Some("the kubelet says: \"not ready\"")),
+        for (before, response, failures, warning) in [
+            (0, body("ok"), 0, None),
+            (4, body("ok\n"), 0, None),
+            (2, body("not ready\n"), 0, Some("the kubelet says: \"not ready\"")),
             (0, silence(), 1, Some("kubelet health check has failed 1 times: refused")),
             (2, silence(), 3, Some("kubelet health check has failed 3 times: refused")),
             (
@@ -58,9 +58,9 @@ mod tests {
                 Some("kubelet health check has failed 4294967295 times: refused"),
             ),
         ] {
-            let found = evaluate_healthz(before, &answer);
+            let found = evaluate_healthz(before, &response);
             let expected = HealthzOutcome { failures, warning: warning.map(str::to_owned) };
-            assert_eq!(found, expected, "{answer:?}");
+            assert_eq!(found, expected, "{response:?}");
         }
     }
 }

@@ -1,5 +1,4 @@
-//! What the MachineConfigNode of a machine says about a change, in the order and in the words of the
-//! real daemon.
+//! The conditions of a MachineConfigNode during a change, in MCO's order and words.
 
 use crate::api::names::condition::node::{
     APPLIED_FILES_AND_OS, DRAINED, NODE_DEGRADED, REBOOTED_NODE, RESUMED, UPDATE_EXECUTED,
@@ -27,19 +26,19 @@ fn phase_with_child(
     }
 }
 
-/// The machine is to have another config.
+/// The machine should have another config.
 #[must_use]
 pub fn needs_update(node: &str) -> NodeReport {
     single(UPDATED, ConditionStatus::False, UPDATED, &format!("Node {node} needs an update"))
 }
 
-/// The machine has its config.
+/// The machine has its desired config.
 #[must_use]
 pub fn updated(node: &str) -> NodeReport {
     single(UPDATED, ConditionStatus::True, UPDATED, &format!("Node {node} Updated"))
 }
 
-/// The change cannot be made in place.
+/// The machine cannot take the change in place.
 #[must_use]
 pub fn refused(old: &str, new: &str, reason: &str) -> NodeReport {
     let message = format!(
@@ -48,7 +47,7 @@ pub fn refused(old: &str, new: &str, reason: &str) -> NodeReport {
     single(UPDATE_PREPARED, ConditionStatus::Unknown, UPDATE_PREPARED, &message)
 }
 
-/// The change can be made.
+/// The machine can take the change.
 #[must_use]
 pub fn prepared(actions: &str, drain: bool) -> NodeReport {
     let message =
@@ -56,7 +55,7 @@ pub fn prepared(actions: &str, drain: bool) -> NodeReport {
     single(UPDATE_PREPARED, ConditionStatus::True, UPDATE_PREPARED, &message)
 }
 
-/// The machine need not be emptied.
+/// The change needs no drain.
 #[must_use]
 pub fn drain_not_required() -> NodeReport {
     let message = "Node Drain Not required for this update.";
@@ -117,14 +116,14 @@ pub fn applied(flags: ChangeFlags) -> NodeReport {
     )
 }
 
-/// Nothing has to be done after the change.
+/// The change needs no actions.
 #[must_use]
 pub fn no_post_actions() -> NodeReport {
     let message = "Changes do not require a reboot";
     single(UPDATE_POST_ACTION_COMPLETE, ConditionStatus::True, "None", message)
 }
 
-/// A service has been reloaded.
+/// A service was reloaded.
 #[must_use]
 pub fn reloaded(service: &str) -> NodeReport {
     let message = format!("Node has reloaded service {service}");
@@ -136,19 +135,19 @@ pub fn reloaded(service: &str) -> NodeReport {
     )
 }
 
-/// The machine is about to restart.
+/// The machine is about to reboot.
 #[must_use]
 pub fn rebooting() -> NodeReport {
     single(REBOOTED_NODE, ConditionStatus::Unknown, REBOOTED_NODE, "Upgrade requires a reboot.")
 }
 
-/// The machine has restarted.
+/// The machine has rebooted.
 #[must_use]
 pub fn rebooted() -> NodeReport {
     single(REBOOTED_NODE, ConditionStatus::True, REBOOTED_NODE, "Node has rebooted")
 }
 
-/// The machine is back at its work.
+/// The machine is back in service.
 #[must_use]
 pub fn resumed(config: &str) -> NodeReport {
     let message = format!(

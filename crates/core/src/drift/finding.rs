@@ -1,4 +1,4 @@
-//! One difference: what it is called, how grave it is, and in which words it is told.
+//! One difference between disk and config: its kind, its severity, and its description in MCO's words.
 
 use std::fmt;
 
@@ -14,49 +14,49 @@ const DEV_NULL: &str = "/dev/null";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DriftKind {
-    /// Other bytes.
+    /// The contents differ.
     Content,
-    /// Other permissions.
+    /// The permissions differ.
     Mode,
-    /// Another owner.
+    /// The owner differs.
     Owner,
     /// Nothing is there.
     Missing,
     /// A link is there instead of a file.
     Link,
-    /// A folder, device, socket or pipe is there instead of a file.
+    /// A directory, device, socket or pipe is there instead of a file.
     Type,
     /// A unit was masked by hand.
     Masked,
-    /// A unit that is to be masked is not.
+    /// A unit should be masked and is not.
     Unmasked,
-    /// Something is there, and nothing should be.
+    /// Something is there that should not be.
     Unexpected,
-    /// A unit is enabled or disabled, and should not be.
+    /// The enablement of a unit differs.
     Enablement,
-    /// It cannot be said what is there.
+    /// The path cannot be read.
     Unreadable,
 }
 
-/// How grave a difference is.
+/// How severe a difference is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DriftSeverity {
-    /// The machine is not as its config says: it is degraded.
+    /// The machine is degraded.
     Drift,
-    /// The real daemon does not look at this: it is told, and the machine stays as it is.
+    /// MCO does not check this: it is reported, and the machine is not degraded.
     Warning,
 }
 
-/// A difference.
+/// A difference between disk and config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DriftFinding {
-    /// Where.
+    /// The path.
     pub path: String,
     /// What kind of difference it is.
     pub kind: DriftKind,
-    /// How grave it is.
+    /// Its severity.
     pub severity: DriftSeverity,
     /// What should be there: permissions, owner, size and digest, never contents.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub struct DriftFinding {
     /// What is there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<FsNode>,
-    /// In words.
+    /// The description.
     pub message: String,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for DriftFinding {
 }
 
 impl DriftFinding {
-    /// What is wrong with a path, if anything is.
+    /// The difference at a path, if there is one.
     pub(super) fn of(managed: &ManagedPath) -> Option<Self> {
         let ManagedPath { path, part, wanted, found, .. } = managed;
         let found = match found {
@@ -93,7 +93,7 @@ impl DriftFinding {
         Some(Self::new(path, kind, message, wanted, Some(found)))
     }
 
-    /// A unit that is not enabled as it should be.
+    /// The difference of a unit's enablement.
     pub(super) fn enablement(of: EnablementMismatch) -> Self {
         let EnablementMismatch { unit, path, wanted, found } = of;
         let kind = if found == "masked" { DriftKind::Masked } else { DriftKind::Enablement };
@@ -190,11 +190,11 @@ fn mask_drift(path: &str, wanted: &FsNode, found: &FsNode) -> Option<(DriftKind,
     Some((DriftKind::Unmasked, message))
 }
 
-/// Nothing should be there: a drop-in without contents, or a unit that is not to be masked.
+/// Nothing should be there: a drop-in without contents, or a unit that should not be masked.
 fn absence_drift(path: &str, part: ManagedPart, found: &FsNode) -> Option<(DriftKind, String)> {
     match found {
         FsNode::Absent => None,
-        // The real daemon used to write them.
+        // Older versions of MCO wrote such files.
         FsNode::File { content, .. } if part == ManagedPart::DropIn && content.size == 0 => None,
         FsNode::File { .. } if part == ManagedPart::DropIn => {
             Some((DriftKind::Content, format!("content mismatch for file {path:?}")))

@@ -1,4 +1,4 @@
-//! Type and permissions as Go writes them: `-rw-r--r--/420/0644`.
+//! File type and permissions as Go formats them: `-rw-r--r--/420/0644`.
 
 use crate::apply::FsNode;
 
@@ -9,7 +9,7 @@ const SPECIAL_BITS: [(u32, u32); 3] = [(0o4000, 1 << 23), (0o2000, 1 << 22), (0o
 /// The letters of the upper bits, from the highest.
 const LETTERS: &str = "dalTLDpSugct?";
 
-/// The type and permissions of what is at a path, in Go's three ways of writing them.
+/// Type and permissions of what is at a path, in Go's three notations.
 pub(super) fn text(node: &FsNode) -> String {
     let bits = match node {
         FsNode::File { meta, .. } => permissions(meta.mode),

@@ -1,19 +1,19 @@
-//! Drift: what differs between the config that a machine has and its disk.
+//! Drift: differences between the current config of a machine and its disk.
 //!
 //! ```text
-//! config ─ Reference::new ─→ Reference ─┐
-//!                                 tree ─┴ check ─→ findings ─ reason ─→ the words on the Node
+//! config ─ DriftReference::new ─→ DriftReference ─┐
+//!                                          tree ─┴ check_drift ─→ findings ─ degraded_reason ─→ Node
 //! ```
 //!
-//! The same check is made before an update (is the machine as its config says?), after one (has all
-//! of it arrived?) and whenever a managed path is touched. The words are those of the real daemon,
-//! as far as it has words for it; contents are never in them.
+//! The same check runs before an update (is the machine as its config says?), after one (is everything in
+//! place?) and whenever a managed path is touched. Descriptions are MCO's where it has one; they never
+//! contain contents. Called by `daemon/drift` in the shell.
 //!
-//! | file | decides |
+//! | module | decides |
 //! |---|---|
-//! | `finding` | what a difference is called, and in which words it is told |
-//! | `policy` | whether it is only reported or put right |
-//! | `watched` | which names in which folders have to be watched |
+//! | `finding` | kind, severity and description of a difference |
+//! | `policy` | whether it is only reported or also healed |
+//! | `watched_paths` | which names in which directories have to be watched |
 
 mod finding;
 mod go_mode;
@@ -34,7 +34,7 @@ use crate::ignition::{self, IgnitionError};
 /// How many paths a reason names.
 const MAX_NAMED_PATHS: usize = 10;
 
-/// What a machine is held against: its config, with digests in place of the contents of files.
+/// What a machine is compared with: its config, with digests instead of the contents of files.
 #[derive(Debug, Clone)]
 pub struct DriftReference {
     /// The name of the config.
@@ -43,19 +43,19 @@ pub struct DriftReference {
     contents: Vec<FileContent>,
 }
 
-/// Why there is nothing to hold a machine against.
+/// Why a config cannot be compared with.
 #[derive(Debug, thiserror::Error)]
 pub enum ReferenceError {
     /// The config cannot be read.
     #[error("failed to parse Ignition for validation: {0}")]
     Ignition(#[from] IgnitionError),
-    /// A file of it cannot be read.
+    /// A file in it cannot be decoded.
     #[error(transparent)]
     Contents(#[from] ApplyError),
 }
 
 impl DriftReference {
-    /// What a config says.
+    /// Prepares a config for comparisons.
     pub fn new(machine_config: &MachineConfig) -> Result<Self, ReferenceError> {
         let (config, contents) = apply::split_contents(read(machine_config)?)?;
         let name = machine_config.metadata.name.clone().unwrap_or_default();
@@ -63,31 +63,30 @@ impl DriftReference {
     }
 }
 
-/// What a look at a machine has found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct DriftReport {
     /// The differences, in the order of the config.
     pub findings: Vec<DriftFinding>,
-    /// What to watch, to see the next one.
+    /// What to watch to notice the next difference.
     pub watched: WatchedPaths,
 }
 
-/// Looks at everything that a config manages.
+/// Compares everything that a config manages.
 #[must_use]
 pub fn check_drift(
     reference: &DriftReference,
     tree: &dyn FsTree,
-    style: HostDefaults,
+    defaults: HostDefaults,
 ) -> DriftReport {
-    let verified = apply::verify(&reference.config, &reference.contents, tree, style);
+    let verified = apply::verify(&reference.config, &reference.contents, tree, defaults);
     let watched = watched_paths::watched_paths(&reference.config, &verified, tree);
     let managed = verified.managed.iter().filter_map(DriftFinding::of);
     let units = verified.enablement.into_iter().map(DriftFinding::enablement);
     DriftReport { findings: managed.chain(units).collect(), watched }
 }
 
-/// Why a machine is degraded, when it is: the first finding in the words of the real daemon, then
-/// the paths of the others.
+/// Why a machine is degraded, if it is: the first finding in MCO's words, then the paths of the others.
 #[must_use]
 pub fn degraded_reason(findings: &[DriftFinding]) -> Option<String> {
     let mut drifted = findings.iter().filter(|finding| finding.severity == DriftSeverity::Drift);
@@ -102,7 +101,7 @@ pub fn degraded_reason(findings: &[DriftFinding]) -> Option<String> {
     Some(format!("{first}; and {} more: {}{more}", others.len(), names.join(", ")))
 }
 
-/// Why a machine must not be changed: it is not as its config says. Given before an update, unless
+/// Why a machine must not be updated: its disk differs from its config. Checked before an update unless
 /// the force file is there.
 #[must_use]
 pub fn blocks_update_reason(reference: &str, findings: &[DriftFinding]) -> Option<String> {
@@ -110,14 +109,14 @@ pub fn blocks_update_reason(reference: &str, findings: &[DriftFinding]) -> Optio
     Some(format!("unexpected on-disk state validating against {reference}: {reason}"))
 }
 
-/// The plan that puts a machine right which has drifted from its config.
+/// The plan that repairs a machine that has drifted from its config.
 pub fn plan_repair(
     machine_config: &MachineConfig,
     tree: &dyn FsTree,
-    style: HostDefaults,
+    defaults: HostDefaults,
 ) -> Result<ApplyPlan, ReferenceError> {
     let config = read(machine_config)?;
-    Ok(apply::plan_repair(machine_config, &config, tree, style)?)
+    Ok(apply::plan_repair(machine_config, &config, tree, defaults)?)
 }
 
 fn read(machine_config: &MachineConfig) -> Result<Config, IgnitionError> {

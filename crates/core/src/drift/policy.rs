@@ -1,30 +1,32 @@
-//! What happens to a difference: it is reported, or put right.
+//! What happens to drift: it is reported, or healed.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::api::names::annotation::machinist::DRIFT;
 
-/// What happens to a difference.
+/// What happens to drift.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DriftPolicy {
-    /// The machine says that it is degraded, and waits: what the real daemon does.
+    /// The machine reports that it is degraded, and waits, as in MCO.
     #[default]
     Report,
-    /// The machine says so too, and puts the difference right.
+    /// The machine reports it and heals it.
     Heal,
 }
 
-/// A policy that is none.
+/// The annotation is not a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("annotation {DRIFT}: {value:?} is no policy for drift: write report or heal, or remove it")]
+#[error(
+    "annotation {DRIFT}: {value:?} is not a drift policy: write report or heal, or remove the annotation"
+)]
 pub struct DriftPolicyError {
-    /// What was written.
+    /// The value.
     pub value: String,
 }
 
 impl DriftPolicy {
-    /// What the annotation of a Node says, or else what the daemon was started with.
+    /// The policy in the annotation of the Node, or the one that the daemon was started with.
     pub fn from_annotation(
         annotation: Option<&str>,
         otherwise: Self,
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_annotation_wins_and_a_wrong_one_is_said() {
+    fn the_annotation_wins_and_an_invalid_one_is_an_error() {
         assert_eq!(DriftPolicy::from_annotation(None, DriftPolicy::Heal), Ok(DriftPolicy::Heal));
         assert_eq!(
             DriftPolicy::from_annotation(Some("report"), DriftPolicy::Heal),

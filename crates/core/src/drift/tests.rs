@@ -1,4 +1,4 @@
-//! Machines that drift, in a tree in memory.
+//! Drift in a tree in memory.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn tree() -> InMemoryTree {
     tree
 }
 
-/// A machine that has just got a config.
+/// A machine that has just received a config.
 fn machine(ignition: &Value) -> (MachineConfig, InMemoryTree) {
     let (mut tree, new) = (tree(), config(ignition));
     let old = tree.read("/etc/machine-config-daemon/currentconfig").ok();
@@ -91,7 +91,7 @@ fn every_manual_change_is_found_and_reported_in_mco_words() {
             DriftKind::Owner,
             "owner mismatch for file \"/etc/deep/er/secret\"; expected: 1000:0; received: 0:0",
             |tree| {
-                meta(
+                meta(;
                     tree,
                     "/etc/deep/er/secret",
                     FileMeta { mode: 0o600, owner: FileOwner::default() },
@@ -175,7 +175,7 @@ fn every_manual_change_is_found_and_reported_in_mco_words() {
             DriftKind::Enablement,
             "unit \"off.service\" expected enabled=false, but systemd reports \"enabled\"",
             |tree| {
-                tree.add_link(&format!("{WANTS}/off.service"), "/etc/systemd/system/off.service")
+                tree.add_link(&format!("{WANTS}/off.service"), "/etc/systemd/system/off.service");
             },
         ),
         (DriftKind::Missing, "could not stat file \"/etc/by-link/file\"", |tree| {
@@ -206,7 +206,7 @@ fn meta(tree: &mut InMemoryTree, path: &str, meta: FileMeta) {
 }
 
 #[test]
-fn what_others_may_change_is_no_drift() {
+fn changes_by_the_cluster_are_not_drift() {
     let (config, mut tree) = machine(&full_config());
     tree.add_file("/etc/kubernetes/kubelet-ca.crt", b"rotated");
     tree.add_file("/etc/systemd/system/a.service.d/50-by-hand.conf", b"[Unit]\n");
@@ -234,7 +234,7 @@ fn a_removed_directory_is_reported_by_its_entries() {
 }
 
 #[test]
-fn a_reason_begins_with_the_first_and_names_the_others_without_contents() {
+fn a_reason_begins_with_the_first_finding_and_names_the_others_without_contents() {
     let (config, mut tree) = machine(&full_config());
     tree.add_file("/etc/systemd/system/off.service", b"x");
     tree.put("/etc/deep/er/secret", FsNode::Absent);
@@ -250,10 +250,10 @@ fn a_reason_begins_with_the_first_and_names_the_others_without_contents() {
 }
 
 #[test]
-fn every_name_on_the_way_is_watched() {
+fn every_component_of_a_path_is_watched() {
     let (config, tree) = machine(&full_config());
     let watched = check_drift(&DriftReference::new(&config).unwrap(), &tree, STYLE).watched;
-    let has = |folder: &str, name: &str| match &watched[folder] {
+    let has = |directory: &str, name: &str| match &watched[directory] {
         WatchedNames::All => true,
         WatchedNames::Some(names) => names.contains(name),
     };
@@ -302,7 +302,7 @@ fn any_config() -> impl Strategy<Value = Value> {
     )
 }
 
-/// Changes one node so that it is another.
+/// Changes one node into another.
 fn mutate_node(node: &FsNode, how: usize) -> FsNode {
     let owner = FileOwner { uid: 7, gid: 7 };
     let other = FsNode::File {
@@ -333,8 +333,8 @@ fn mutate_node(node: &FsNode, how: usize) -> FsNode {
 }
 
 proptest! {
-    /// A machine that has just got its config has not drifted, any single change to a managed place
-    /// is found, and the repair takes it away.
+    /// A machine that has just received its config has not drifted. Any single change of a managed path is
+    /// found, and the repair removes it.
     #[test]
     fn any_single_change_is_found_and_none_is_invented(ignition in any_config(), place in any::<prop::sample::Index>(), how in 0..8_usize) {
         let (config, mut tree) = machine(&ignition);
@@ -356,7 +356,7 @@ proptest! {
                 tree.apply(&plan);
                 prop_assert_eq!(findings(&config, &tree), vec![]);
             }
-            // What is not ours to remove.
+            // What the repair must not remove.
             Err(error) => prop_assert!(matches!(how, 4 | 5), "{error}"),
         }
     }

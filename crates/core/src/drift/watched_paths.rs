@@ -1,26 +1,26 @@
-//! Which names in which folders have to be watched so that no difference comes unseen.
+//! Which names in which directories have to be watched so that no drift goes unnoticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::apply::{FsTree, VerifyReport};
 use crate::ignition::schema::Config;
 
-/// Where units are.
+/// The directory of unit files.
 const UNITS_DIR: &str = "/etc/systemd/system";
 
-/// Names in a folder that matter.
+/// The names in a directory that matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchedNames {
-    /// Every one: links of units come under any name.
+    /// All of them: links of units have any name.
     All,
-    /// These.
+    /// These names.
     Some(BTreeSet<String>),
 }
 
-/// Folders, and what matters in them. A folder that is not there is watched for in the one above it.
+/// Directories, and what matters in them. A missing directory is watched for in its parent.
 pub type WatchedPaths = BTreeMap<String, WatchedNames>;
 
-/// The folders of everything that a config manages, up to the root.
+/// The directories of everything that a config manages, up to the root.
 pub(super) fn watched_paths(
     config: &Config,
     verified: &VerifyReport,
@@ -29,7 +29,7 @@ pub(super) fn watched_paths(
     let mut watched = WatchedPaths::new();
     for managed in &verified.managed {
         add(&managed.path, &mut watched);
-        // Links on the way are watched by the first, what they lead to by the second.
+        // The first covers links on the way, the second what they lead to.
         if let Some(real) = managed.resolved_path.as_deref().filter(|real| *real != managed.path) {
             add(real, &mut watched);
         }
@@ -46,18 +46,18 @@ pub(super) fn watched_paths(
     watched
 }
 
-/// Watches every name on the way to a path.
+/// Watches every component of a path.
 fn add(path: &str, watched: &mut WatchedPaths) {
-    let mut folder = "/".to_owned();
+    let mut directory = "/".to_owned();
     for name in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
         let names =
-            watched.entry(folder.clone()).or_insert_with(|| WatchedNames::Some(BTreeSet::new()));
+            watched.entry(directory.clone()).or_insert_with(|| WatchedNames::Some(BTreeSet::new()));
         if let WatchedNames::Some(names) = names {
             names.insert(name.to_owned());
         }
-        if folder != "/" {
-            folder.push('/');
+        if directory != "/" {
+            directory.push('/');
         }
-        folder.push_str(name);
+        directory.push_str(name);
     }
 }

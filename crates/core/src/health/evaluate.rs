@@ -1,4 +1,4 @@
-//! Whether a machine is well, from one round of checks.
+//! Whether a machine is healthy, from one round of checks.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::HealthSpec;
 
-/// One thing that has to hold.
+/// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthCheck {
     /// A unit is active.
@@ -15,14 +15,14 @@ pub enum HealthCheck {
         /// The unit.
         unit: String,
     },
-    /// A command ends with 0.
+    /// A command exits with 0.
     Command {
-        /// The program and its arguments.
+        /// The command and its arguments.
         run: Vec<String>,
-        /// How long it may take.
+        /// Its timeout.
         timeout: Duration,
     },
-    /// The API can be reached.
+    /// The API server can be reached.
     Api,
 }
 
@@ -36,13 +36,13 @@ impl fmt::Display for HealthCheck {
     }
 }
 
-/// What one round of checks has given: for each check in its order nothing, or what is wrong.
+/// The results of one round: for each check, in order, nothing or what is wrong.
 pub type HealthResults = Vec<Result<(), String>>;
 
-/// A check that does not hold.
+/// A check that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedCheck {
-    /// The check, in words.
+    /// The check, for people.
     pub check: String,
     /// What is wrong.
     pub problem: String,
@@ -54,40 +54,40 @@ impl fmt::Display for FailedCheck {
     }
 }
 
-/// Whether a machine is well.
+/// Whether a machine is healthy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthState {
-    /// Everything has held for long enough.
+    /// All checks have passed for long enough.
     Healthy,
-    /// Everything holds, but not for long enough yet.
+    /// All checks pass, but not for long enough yet.
     Settling {
-        /// How long it still has to.
+        /// How long they still have to pass.
         left: Duration,
     },
-    /// Something does not hold, and there is time left.
+    /// A check fails, and there is time left.
     NotYet {
-        /// The first check that does not hold.
+        /// The first check that fails.
         failing: FailedCheck,
         /// How much time is left.
         left: Duration,
     },
-    /// Something does not hold, and there is no time left.
+    /// A check fails, and the time is up.
     Failed {
-        /// The first check that does not hold.
+        /// The first check that fails.
         failing: FailedCheck,
     },
 }
 
-/// When a round of checks was made.
+/// When a round of checks ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HealthTiming {
-    /// How long the machine has been asked.
+    /// How long the machine has been checked.
     pub elapsed: Duration,
-    /// How long everything has held, this round not counted.
+    /// How long all checks have passed before this round.
     pub healthy_for: Duration,
 }
 
-/// Judges a round of checks.
+/// Evaluates a round of checks.
 #[must_use]
 pub fn evaluate(
     spec: &HealthSpec,
@@ -96,7 +96,7 @@ pub fn evaluate(
 ) -> HealthState {
     let some = |left: Option<Duration>| left.filter(|left| !left.is_zero());
     let Some(failing) = first_failed(spec, round) else {
-        // Whoever becomes well in time may take the time to show it.
+        // A machine that becomes healthy in time may finish its settling time.
         return match some(spec.stable.checked_sub(clock.healthy_for)) {
             Some(left) => HealthState::Settling { left },
             None => HealthState::Healthy,
@@ -149,7 +149,7 @@ mod tests {
         for (round, elapsed, held, expected) in [
             (well.clone(), 11, 10, HealthState::Healthy),
             (well.clone(), 1, 0, HealthState::Settling { left: seconds(10) }),
-            // Well at the last moment is well, if it stays so.
+            // Healthy at the last moment counts, if it lasts.
             (well.clone(), 63, 4, HealthState::Settling { left: seconds(6) }),
             (well, 99, 12, HealthState::Healthy),
             (
@@ -180,7 +180,7 @@ mod tests {
     }
 
     proptest! {
-        /// Healthy means that everything held, failed, that something did not and the time was up.
+        /// Healthy means that all checks passed; failed means that one did not and the time was up.
         #[test]
         fn verdicts_follow_the_round_and_the_clock(
             holds in prop::collection::vec(any::<bool>(), 3), elapsed in 0..120_u64, held in 0..20_u64

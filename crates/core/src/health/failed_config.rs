@@ -32,7 +32,7 @@ impl FailedConfig {
     pub fn reason(&self) -> String {
         let Self { config, previous, failing, .. } = self;
         format!(
-            "health check failed on {config}: {failing}; the machine went back to {previous} and does not try again by itself: correct the config, or set the annotation {RETRY}={config} on the Node"
+            "health check failed on {config}: {failing}; the machine rolled back to {previous} and does not try again on its own: correct the config, or set the annotation {RETRY}={config} on the Node"
         )
     }
 
@@ -116,7 +116,7 @@ mod tests {
         let RetryDecision::Denied { reason } = no else { return };
         assert_eq!(
             reason,
-            "health check failed on rendered-new: unit a.service: is failed; the machine went back to rendered-old and does not try again by itself: correct the config, or set the annotation machinist.dev/retry=rendered-new on the Node"
+            "health check failed on rendered-new: unit a.service: is failed; the machine rolled back to rendered-old and does not try again on its own: correct the config, or set the annotation machinist.dev/retry=rendered-new on the Node"
         );
     }
 

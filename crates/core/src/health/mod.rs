@@ -1,13 +1,13 @@
-//! The health gate: is a machine well on its new config, and if not, what then?
+//! The health gate: whether a machine is healthy on its new config, and what follows if not.
 //!
 //! ```text
-//! config ─ file ─→ Spec ─┐
-//!     results of a round ┴ judge ─→ healthy │ not yet │ failed ─→ Marker ─ may_try ─→ go │ wait
+//! config ─ health_spec_bytes ─→ HealthSpec ─┐
+//!     results of a round of checks ─────────┴ evaluate ─→ healthy │ not yet │ failed ─→ FailedConfig ─ may_try
 //! ```
 //!
-//! A config can carry the file [`FILE`], which says what has to hold on a machine that has it. A
-//! machine on which it does not hold within the deadline goes back to the config before, also after
-//! a restart, and does not try the same config again until it is told to. See `docs/health.md`.
+//! A config can contain the file [`HEALTH_SPEC_PATH`] with checks. A machine on which they do not pass
+//! within the deadline rolls back to its previous config, also after a reboot, and does not try the same
+//! config again until a person asks for it. Called by `daemon/health` in the shell. See `docs/health.md`.
 
 mod evaluate;
 mod failed_config;

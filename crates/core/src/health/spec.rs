@@ -1,4 +1,4 @@
-//! What has to hold on a machine, as the file in its config says.
+//! The health checks in the file of a config.
 
 use std::time::Duration;
 
@@ -9,69 +9,69 @@ use crate::api::MachineConfig;
 use crate::duration::parse_duration;
 use crate::ignition::{self, contents};
 
-/// Where a config says what has to hold.
+/// The path of the file in a config.
 pub const HEALTH_SPEC_PATH: &str = "/etc/machinist/health.yaml";
 
-/// A file of checks is no larger than this.
+/// The maximum size of the file.
 const MAX_SPEC_BYTES: u64 = 1 << 20;
-/// So long a machine has to become well, unless the file says otherwise.
+/// The default deadline.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(5 * 60);
-/// So long everything has to hold, unless the file says otherwise.
+/// The default settling time.
 const DEFAULT_STABLE: Duration = Duration::from_secs(10);
-/// So long a command may take, unless the file says otherwise.
+/// The default timeout of a command.
 const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What has to hold.
+/// The health checks of a config.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct HealthSpec {
-    /// How long a machine has to become well.
+    /// How long a machine may take to become healthy.
     #[serde(default = "deadline", deserialize_with = "read_duration")]
     pub deadline: Duration,
-    /// How long everything has to hold before the machine counts as well: many a service is active
-    /// for a moment before it fails.
+    /// How long all checks have to pass before the machine counts as healthy: some services are active for a
+    /// moment before they fail.
     #[serde(default = "stable", deserialize_with = "read_duration")]
     pub stable: Duration,
     /// Units that have to be active.
     #[serde(default)]
     pub units: Vec<String>,
-    /// Commands that have to end with 0.
+    /// Commands that have to exit with 0.
     #[serde(default)]
     pub commands: Vec<HealthCommand>,
-    /// Whether the API has to be reachable.
+    /// Whether the API server has to be reachable.
     #[serde(default)]
     pub api: bool,
 }
 
-/// A command that has to end with 0.
+/// A command that has to exit with 0.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct HealthCommand {
-    /// The program, by its full path, and its arguments.
+    /// The command, by its full path, and its arguments.
     pub run: Vec<String>,
-    /// How long it may take.
+    /// Its timeout.
     #[serde(default = "timeout", deserialize_with = "read_duration")]
     pub timeout: Duration,
 }
 
-/// Why a file of checks cannot be used.
+/// Why the file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HealthSpecError {
     /// The file cannot be read.
     #[error("{HEALTH_SPEC_PATH}: {0}: correct the file in its MachineConfig")]
     Unreadable(String),
-    /// A field of it has no meaning.
+    /// The value of a field is invalid.
     #[error("{HEALTH_SPEC_PATH}: {field}: {problem}")]
     Field {
         /// The field.
         field: String,
-        /// What is wrong, and what to write.
+        /// What is wrong, and what to write instead.
         problem: &'static str,
     },
 }
 
 impl HealthSpec {
-    /// What is wrong with it, if anything is.
+    /// Checks the values.
     pub fn validate(&self) -> Result<(), HealthSpecError> {
         let wrong =
             |field: &str, problem| Err(HealthSpecError::Field { field: field.to_owned(), problem });
@@ -86,9 +86,9 @@ impl HealthSpec {
         }
         for (index, command) in self.commands.iter().enumerate() {
             let field = format!("commands[{index}].run");
-            let program = command.run.first().map_or("", String::as_str);
-            if !program.starts_with('/') || command.run.iter().any(|word| word.contains('\0')) {
-                let problem = "not a program: write its full path, then its arguments";
+            let executable = command.run.first().map_or("", String::as_str);
+            if !executable.starts_with('/') || command.run.iter().any(|word| word.contains('\0')) {
+                let problem = "not a command: write its full path, then its arguments";
                 return Err(HealthSpecError::Field { field, problem });
             }
             if command.timeout.is_zero() {
@@ -100,7 +100,7 @@ impl HealthSpec {
         Ok(())
     }
 
-    /// Everything that has to hold, in the order in which it is told.
+    /// All checks, in the order in which they are reported.
     #[must_use]
     pub fn checks(&self) -> Vec<HealthCheck> {
         let units = self.units.iter().map(|unit| HealthCheck::Unit { unit: unit.clone() });
@@ -118,7 +118,7 @@ fn is_unit_name(name: &str) -> bool {
     !stem.is_empty() && !kind.is_empty() && name.len() < 256 && name.chars().all(is_plain)
 }
 
-/// The bytes of the file of checks that a config carries, if it carries one.
+/// The bytes of the file in a config, if there is one.
 pub fn health_spec_bytes(config: &MachineConfig) -> Result<Option<Vec<u8>>, HealthSpecError> {
     let Some(raw) = config.spec.config.as_ref().filter(|raw| !raw.is_null()) else {
         return Ok(None);
@@ -163,16 +163,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_has_to_hold() {
+    fn the_checks_are_read() {
         let spec = read(json!({
             "deadline": "2m", "units": ["kubelet.service"], "api": true,
             "commands": [{"run": ["/bin/check", "-q"]}, {"run": ["/bin/slow"], "timeout": "5m"}]
         }));
         let spec = spec.unwrap();
         assert_eq!(spec.deadline, Duration::from_secs(120));
-        let told: Vec<String> = spec.checks().iter().map(ToString::to_string).collect();
+        let checks: Vec<String> = spec.checks().iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            checks,
             ["unit kubelet.service", "command /bin/check -q", "command /bin/slow", "API"]
         );
         assert_eq!(
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_said_with_its_field() {
+    fn invalid_values_are_refused_with_their_field() {
         for (value, expected) in [
             (json!({}), "units: nothing is checked"),
             (json!({"unit": ["a.service"]}), "unknown field `unit`"),
@@ -191,8 +191,8 @@ mod tests {
             (json!({"units": ["a b.service"]}), "units: not the name of a unit"),
             (json!({"api": true, "deadline": "5"}), "5 has no unit: write a time such as 90s"),
             (json!({"api": true, "deadline": "0s"}), "deadline: no time at all"),
-            (json!({"commands": [{"run": ["check"]}]}), "commands[0].run: not a program"),
-            (json!({"commands": [{"run": []}]}), "commands[0].run: not a program"),
+            (json!({"commands": [{"run": ["check"]}]}), "commands[0].run: not a command"),
+            (json!({"commands": [{"run": []}]}), "commands[0].run: not a command"),
             (json!({"commands": [{"run": ["/x"], "timeout": "0s"}]}), "commands[0].timeout"),
         ] {
             let error = read(value.clone()).unwrap_err();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_carries_the_file_or_does_not() {
+    fn a_config_may_contain_the_file() {
         let config = |files: Value| {
             from_ignition(json!({"ignition": {"version": "3.5.0"}, "storage": {"files": files}}))
         };

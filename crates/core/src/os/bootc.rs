@@ -1,23 +1,23 @@
-//! bootc: what it is called with, and what it says.
+//! bootc: which commands are run, and how their output is read.
 
 use serde::Deserialize;
 
 use super::{OsChange, OsDeployment, OsStatus};
 
-/// What `bootc status` says.
+/// The output of `bootc status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BootcStatus {
     /// The operating systems.
     pub host: OsStatus,
-    /// Whether bootc can change what is booted: packages that were put on top by others are in its way.
+    /// Whether bootc can change what is booted. Layered packages prevent that.
     pub is_compatible: bool,
 }
 
-/// A program and what it is called with.
+/// A command and its arguments.
 pub type CommandLine = (&'static str, Vec<String>);
 
-fn command(program: &'static str, words: &[&str]) -> CommandLine {
-    (program, words.iter().map(|&word| word.to_owned()).collect())
+fn command(name: &'static str, words: &[&str]) -> CommandLine {
+    (name, words.iter().map(|&word| word.to_owned()).collect())
 }
 
 /// Why bootc cannot make a change.
@@ -43,9 +43,9 @@ pub fn refusal(change: &OsChange, has_rpm_ostree: bool) -> Option<String> {
     None
 }
 
-/// What stages a change, command by command. bootc has no word for kernel arguments; rpm-ostree does
-/// it on what bootc has staged. The way back is a change like any other: what is kept has the files of
-/// the new config in its /etc, so it must not simply be booted again.
+/// The commands that stage a change. bootc cannot change kernel arguments; rpm-ostree does it on what
+/// bootc has staged. A rollback is a change like any other: the kept deployment has the files of the new
+/// config in its /etc, so it must not simply be booted again.
 #[must_use]
 pub fn stage(change: &OsChange) -> Vec<CommandLine> {
     let switch = change.image.as_deref();
@@ -55,7 +55,7 @@ pub fn stage(change: &OsChange) -> Vec<CommandLine> {
     switch.into_iter().chain(arguments.map(|arguments| ("rpm-ostree", arguments))).collect()
 }
 
-/// What drops a staged change: bootc cannot, what it is made of can.
+/// The commands that drop a staged change. bootc cannot; ostree can.
 #[must_use]
 pub fn unstage(has_rpm_ostree: bool, is_staged: bool) -> Option<CommandLine> {
     match (is_staged, has_rpm_ostree) {
@@ -119,7 +119,7 @@ impl BootcBootEntry {
     }
 }
 
-/// The name of an image by the digest that it turned out to have.
+/// The name of an image with the digest that it was resolved to.
 fn by_digest(name: &str, digest: Option<&str>) -> String {
     let Some(digest) = digest.filter(|_| !name.contains('@')) else { return name.to_owned() };
     // The last colon begins a tag unless it belongs to a port.
@@ -133,7 +133,7 @@ fn by_digest(name: &str, digest: Option<&str>) -> String {
 /// Reads `bootc status --json`.
 ///
 /// # Errors
-/// It is not what bootc says, or nothing is booted.
+/// The output is not valid, or nothing is booted.
 pub fn parse_status(json: &str) -> Result<BootcStatus, String> {
     let host: BootcStatusHost = serde_json::from_str(json)
         .map_err(|error| format!("bootc status --json cannot be read: {error}"))?;
@@ -152,13 +152,13 @@ pub(super) mod tests {
     use super::*;
     use crate::os::KernelArgumentsChange;
 
-    /// As bootc 1.1 says it.
+    /// The output of bootc 1.1.
     pub(crate) const STAGED: &str = include_str!("bootc/fixtures/staged.json");
-    /// As it says on a host that it does not manage.
+    /// The output on a host that bootc does not manage.
     pub(crate) const NOT_BOOTC: &str = include_str!("bootc/fixtures/not-bootc.json");
 
     #[test]
-    fn what_bootc_says() {
+    fn the_status_is_read() {
         let status = parse_status(STAGED).unwrap();
         assert!(status.is_compatible);
         let OsStatus { booted, next, kept } = status.host;
@@ -183,12 +183,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn exact_calls() {
+    fn the_exact_commands() {
         let lines = |commands: Vec<CommandLine>| -> Vec<String> {
-            commands
-                .iter()
-                .map(|(program, words)| format!("{program} {}", words.join(" ")))
-                .collect()
+            commands.iter().map(|(name, words)| format!("{name} {}", words.join(" "))).collect()
         };
         let image = OsChange { image: Some("r/os@sha256:1".to_owned()), ..OsChange::default() };
         let append = vec!["a=1".to_owned()];

@@ -1,15 +1,15 @@
-//! What a config wants of the operating system, and which image counts.
+//! What a config asks of the operating system, and which image counts.
 
 use super::kernel_type;
 use crate::api::MachineConfig;
 use crate::api::names::annotation::{LAYERED_IMAGE, machinist::OS_IMAGE_PINNED};
 
-/// What a config wants of the operating system.
+/// What a config asks of the operating system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DesiredOs {
-    /// The image; none where the config leaves the one that is there.
+    /// The image; `None` keeps the booted one.
     pub image: Option<String>,
-    /// Whether the image is the pool's own and holds kernel and extensions already.
+    /// Whether the image is a layered one that already contains kernel and extensions.
     pub is_layered: bool,
     /// Kernel arguments as they stand in the config.
     pub kernel_arguments: Vec<String>,
@@ -17,13 +17,13 @@ pub struct DesiredOs {
     pub kernel_type: String,
     /// Extensions.
     pub extensions: Vec<String>,
-    /// The image that holds the packages of extensions and other kernels.
+    /// The image with the packages of extensions and other kernels.
     pub extensions_image: Option<String>,
 }
 
 impl DesiredOs {
-    /// What a config wants. The image of the pool's own counts first, then the one that the
-    /// controller has found the tag to mean, then what the config says.
+    /// Reads a config. The layered image counts first, then the image that the controller pinned for the
+    /// tag, then the one in the config.
     #[must_use]
     pub fn from_config(config: &MachineConfig) -> Self {
         let some = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
@@ -46,14 +46,14 @@ fn annotation<'a>(config: &'a MachineConfig, key: &str) -> Option<&'a str> {
     Some(found.as_str()).filter(|text| !text.is_empty())
 }
 
-/// The image of the pool's own that rides with a config.
+/// The layered image that accompanies a config.
 #[must_use]
 pub fn layered_image(config: &MachineConfig) -> Option<&str> {
     annotation(config, LAYERED_IMAGE)
 }
 
-/// The config together with an image of the pool's own, or with none. Only in memory, and where the
-/// daemon keeps its way back: what the machine has is in a file of its own.
+/// The config with a layered image, or without one. Only in memory and in the record of a pending change:
+/// the current image of a machine has a file of its own.
 #[must_use]
 pub fn with_layered_image(mut config: MachineConfig, image: Option<&str>) -> MachineConfig {
     match image.filter(|image| !image.is_empty()) {
@@ -73,7 +73,7 @@ pub fn with_layered_image(mut config: MachineConfig, image: Option<&str>) -> Mac
     config
 }
 
-/// Whether two names mean the same image: the same text, or the same digest.
+/// Whether two references mean the same image: the same text, or the same digest.
 #[must_use]
 pub fn is_same_image(a: &str, b: &str) -> bool {
     let digest = |name: &str| name.split_once('@').map(|(_, digest)| digest.to_owned());

@@ -1,10 +1,10 @@
-//! Downloads that broke off: which of them are worth another try at once.
+//! Interrupted downloads: which of them are worth an immediate retry.
 
-/// How often a download that was interrupted is taken up again before it is told to have failed.
+/// How often an interrupted download is continued before it fails.
 pub const MAX_INTERRUPTIONS: u32 = 3;
 
-/// What programs say when a connection broke in the middle. What could not be connected at all they try
-/// again themselves.
+/// What commands print when a connection breaks. They retry on their own when they cannot connect at
+/// all.
 const CONNECTION_LOST_MESSAGES: [&str; 6] = [
     "unexpected eof",
     "connection reset by peer",
@@ -14,7 +14,7 @@ const CONNECTION_LOST_MESSAGES: [&str; 6] = [
     "stream error",
 ];
 
-/// Whether a program complained that its connection broke: what has come by then is good.
+/// Whether a command failed because its connection broke. What was downloaded by then is kept.
 #[must_use]
 pub fn is_interruption(complaint: &str) -> bool {
     let complaint = complaint.to_lowercase();

@@ -1,9 +1,9 @@
-//! Extensions: names for sets of packages, and what rpm-ostree has to do for them.
+//! Extensions: names for sets of packages, and how rpm-ostree installs them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The extensions there are, and their packages.
+/// The known extensions, and their packages.
 const EXTENSION_PACKAGES: [(&str, &[&str]); 7] = [
     ("two-node-ha", &["pacemaker", "pcs", "fence-agents-all"]),
     ("ipsec", &["NetworkManager-libreswan", "libreswan", "openvswitch3.5-ipsec"]),
@@ -14,7 +14,7 @@ const EXTENSION_PACKAGES: [(&str, &[&str]); 7] = [
     ("sysstat", &["sysstat"]),
 ];
 
-/// What an extension consisted of before; still good on a machine that has not been updated.
+/// The packages of an extension in older releases, valid on a machine that was not updated yet.
 const LEGACY_EXTENSION_PACKAGES: [(&str, &[&str]); 1] =
     [("ipsec", &["NetworkManager-libreswan", "libreswan"])];
 
@@ -22,7 +22,7 @@ fn packages_of(extension: &str) -> Option<&'static [&'static str]> {
     EXTENSION_PACKAGES.iter().find(|(name, _)| *name == extension).map(|(_, packages)| *packages)
 }
 
-/// Why extensions cannot be had: they are not known.
+/// Why extensions cannot be installed: they are unknown.
 #[must_use]
 pub fn refusal(extensions: &[String]) -> Option<String> {
     let unknown: Vec<&str> =
@@ -41,8 +41,8 @@ pub fn packages(extensions: &[String]) -> BTreeSet<&'static str> {
     extensions.iter().filter_map(|one| packages_of(one)).flatten().copied().collect()
 }
 
-/// What rpm-ostree is called with so that a machine with these requested packages has the extensions.
-/// Packages that belong to no extension are nobody's business. Nothing where nothing has to be done.
+/// The arguments with which rpm-ostree installs the extensions on a machine with these requested
+/// packages. Packages that belong to no extension are left alone. Empty if nothing has to change.
 #[must_use]
 pub fn update_arguments(extensions: &[String], requested: &[String]) -> Option<Vec<String>> {
     let wanted = packages(extensions);
@@ -57,7 +57,7 @@ pub fn update_arguments(extensions: &[String], requested: &[String]) -> Option<V
     (!arguments.is_empty()).then(|| std::iter::once("update".to_owned()).chain(arguments).collect())
 }
 
-/// What is wrong with a staged operating system that is to have extensions.
+/// What is wrong with the extensions of a staged deployment.
 #[must_use]
 pub fn missing_in_staged(extensions: &[String], staged: Option<&[String]>) -> Option<String> {
     let wanted = packages(extensions);
@@ -77,8 +77,7 @@ pub fn missing_in_staged(extensions: &[String], staged: Option<&[String]>) -> Op
     })
 }
 
-/// What is wrong with the extensions of a running machine, where `is_installed` says which packages
-/// it has.
+/// What is wrong with the extensions of a running machine. `is_installed` says which packages it has.
 #[must_use]
 pub fn missing_on_host(
     extensions: &[String],
@@ -100,9 +99,9 @@ pub fn missing_on_host(
     })
 }
 
-/// The repository of packages, for rpm-ostree, as long as it is needed.
+/// The package repository for rpm-ostree, while it is needed.
 pub const REPO_FILE: &str = "/etc/yum.repos.d/coreos-extensions.repo";
-/// Where its packages are meanwhile.
+/// The directory of its packages.
 pub const REPO_DIR: &str = "/run/mco-extensions/os-extensions-content-machinist";
 
 /// The text of [`REPO_FILE`].
@@ -113,14 +112,14 @@ pub fn repo_file() -> String {
     )
 }
 
-/// What brings the packages out of their image, program by program.
+/// The commands that extract the packages from their image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtensionsFetch {
-    /// `nice`: podman fetches the image, without being in the way of others.
+    /// `nice`: podman pulls the image with low priority.
     pub pull: Vec<String>,
-    /// `podman`: makes a container of it that never runs.
+    /// `podman`: creates a container from it that never runs.
     pub create: Vec<String>,
-    /// `podman`: copies what is in it.
+    /// `podman`: copies its contents.
     pub copy: Vec<String>,
     /// `chcon`: lets rpm-ostree read it.
     pub label: Vec<String>,
@@ -128,7 +127,7 @@ pub struct ExtensionsFetch {
     pub container: String,
 }
 
-/// What brings the packages out of an image.
+/// The commands that extract the packages from an image.
 #[must_use]
 pub fn fetch_commands(image: &str, authfile: Option<&str>) -> ExtensionsFetch {
     let words = |words: &[&str]| -> Vec<String> { words.iter().map(|&it| it.to_owned()).collect() };
@@ -153,7 +152,7 @@ pub fn fetch_commands(image: &str, authfile: Option<&str>) -> ExtensionsFetch {
     }
 }
 
-/// How long to wait after so many failures to fetch the image; none when it has been tried enough.
+/// The pause after this many failed pulls; `None` after the last attempt.
 #[must_use]
 pub fn fetch_backoff(failures: u32) -> Option<Duration> {
     (failures <= 5).then(|| Duration::from_secs(5 << failures.saturating_sub(1)))
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_calls() {
+    fn the_exact_commands() {
         for (extensions, requested, expected) in [
             (&["usbguard"][..], &[][..], Some("update --install usbguard")),
             (&["usbguard"], &["usbguard", "vim"], None),
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn unknown_extensions_are_named() {
         let refused = refusal(&list(&["usbguard", "x", "y"])).unwrap();
         assert!(refused.starts_with("invalid extensions found: [x y]"), "{refused}");
         let wanted = list(&["kerberos"]);
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_come_out_of_their_image() {
+    fn packages_are_extracted_from_their_image() {
         let calls = fetch_commands("r/ext@sha256:1", Some("/var/lib/kubelet/config.json"));
         assert_eq!(
             calls.pull.join(" "),

@@ -1,39 +1,39 @@
-//! Which kind of host a machine is, from what can be seen of it, and why.
+//! Which kind of host a machine is, and why.
 
 use serde::{Deserialize, Serialize};
 
 use super::bootc;
 
-/// A way to change an operating system.
+/// How a host changes its operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostKind {
-    /// ostree alone.
+    /// Only ostree.
     Ostree,
     /// rpm-ostree: Fedora CoreOS, RHCOS, SCOS.
     RpmOstree,
     /// bootc.
     Bootc,
-    /// Packages: no images.
+    /// Packages, no images.
     Plain,
 }
 
-/// What can be seen of a host.
+/// What was found on a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostFacts {
     /// The text of `/etc/os-release`.
     pub os_release: String,
-    /// Whether `/run/ostree-booted` is there.
+    /// Whether `/run/ostree-booted` exists.
     pub is_ostree_booted: bool,
-    /// Whether there is `ostree`.
+    /// Whether `ostree` is installed.
     pub has_ostree: bool,
-    /// Whether there is `rpm-ostree`.
+    /// Whether `rpm-ostree` is installed.
     pub has_rpm_ostree: bool,
-    /// What `bootc status --json` says; none where there is no `bootc`.
+    /// The output of `bootc status --json`; `None` if `bootc` is not installed.
     pub bootc_status: Option<String>,
 }
 
-/// Which kind of host it is, and why.
+/// The kind of a host, and the reason.
 #[must_use]
 pub fn detect_host_kind(facts: &HostFacts) -> (HostKind, String) {
     let os = os_name(&facts.os_release);
@@ -59,7 +59,7 @@ pub fn detect_host_kind(facts: &HostFacts) -> (HostKind, String) {
         }
         (false, false) => (
             HostKind::Plain,
-            format!("{booted}, but has none of the programs ostree, rpm-ostree and bootc"),
+            format!("{booted}, but has none of the commands ostree, rpm-ostree and bootc"),
         ),
     }
 }
@@ -72,21 +72,21 @@ pub fn os_field<'a>(os_release: &'a str, field: &str) -> Option<&'a str> {
     Some(found.trim_matches(['"', '\''])).filter(|text| !text.is_empty())
 }
 
-/// What the operating system calls itself.
+/// The name of the operating system.
 #[must_use]
 pub fn os_name(os_release: &str) -> &str {
     let name = os_field(os_release, "PRETTY_NAME").or_else(|| os_field(os_release, "ID"));
     name.unwrap_or("this system")
 }
 
-/// Whether this is a CoreOS, by the rules of the real daemon.
+/// Whether this is a CoreOS, by MCO's rules.
 #[must_use]
 pub fn is_coreos(os_release: &str) -> bool {
     let id = os_field(os_release, "ID").unwrap_or_default();
     os_field(os_release, "VARIANT_ID") == Some("coreos") || matches!(id, "rhcos" | "scos")
 }
 
-/// Whether this is an Enterprise Linux: only there are other kernels and extensions.
+/// Whether this is an Enterprise Linux. Only there are other kernels and extensions available.
 #[must_use]
 pub fn is_enterprise_linux(os_release: &str) -> bool {
     let id = os_field(os_release, "ID").unwrap_or_default();
@@ -121,7 +121,7 @@ mod tests {
                 "Debian GNU/Linux 12 (bookworm) is not booted from an image",
             ),
             (DEBIAN, true, true, false, None, HostKind::Ostree, "has ostree, but no rpm-ostree"),
-            (DEBIAN, true, false, false, None, HostKind::Plain, "none of the programs"),
+            (DEBIAN, true, false, false, None, HostKind::Plain, "none of the commands"),
             (
                 FCOS,
                 true,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_operating_system_calls_itself() {
+    fn the_name_of_an_operating_system() {
         assert_eq!(os_name(""), "this system");
         assert_eq!(os_name("ID=x"), "x");
         assert_eq!(os_field("VERSION_ID=1\nID=\"x\"", "ID"), Some("x"));

@@ -1,8 +1,8 @@
-//! How images are named: which ones are sure to be the same for everyone.
+//! References to images, and which of them mean the same image everywhere.
 
 use thiserror::Error;
 
-/// An image that is named by what is in it.
+/// An image that is named by its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DigestImageRef {
     /// Registry and repository, without tag and digest.
@@ -11,7 +11,7 @@ pub struct DigestImageRef {
     pub sha256: String,
 }
 
-/// Why an image cannot be used by its name.
+/// Why a reference cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ImageRefError {
     /// A tag may mean another image tomorrow, or on another machine.
@@ -20,13 +20,13 @@ pub enum ImageRefError {
     /// Not a SHA-256.
     #[error("osImageURL {0}: its digest is not sha256: and 64 hexadecimal digits")]
     InvalidDigest(String),
-    /// Not the name of an image.
+    /// Not a reference to an image.
     #[error("osImageURL {0}: this is not the name of an image: write REGISTRY/NAME@sha256:…")]
     InvalidName(String),
 }
 
 impl DigestImageRef {
-    /// Reads `registry/name@sha256:…`; a tag beside the digest means nothing and goes.
+    /// Reads `registry/name@sha256:…`. A tag next to the digest is ignored.
     pub fn parse(image: &str) -> Result<Self, ImageRefError> {
         let Some((name, digest)) = image.split_once('@') else {
             return Err(ImageRefError::NoDigest(image.to_owned()));
@@ -36,7 +36,7 @@ impl DigestImageRef {
         let sha256 = sha256.filter(|sum| sum.bytes().all(hex));
         let sha256 = sha256.ok_or_else(|| ImageRefError::InvalidDigest(image.to_owned()))?;
         let repository = match name.rsplit_once(':') {
-            // A colon before the last slash is that of a port.
+            // A colon before the last slash belongs to a port.
             Some((repository, tag)) if !tag.contains('/') => repository,
             _ => name,
         };
@@ -51,13 +51,13 @@ impl DigestImageRef {
         Ok(Self { repository: repository.to_owned(), sha256: sha256.to_owned() })
     }
 
-    /// The same image by another digest: that of one of its platforms.
+    /// The same image with another digest: that of one of its platforms.
     #[must_use]
     pub fn with_digest(&self, sha256: &str) -> Self {
         Self { repository: self.repository.clone(), sha256: sha256.to_owned() }
     }
 
-    /// The ref in an ostree repository under which the image is kept.
+    /// The ref of the image in an ostree repository.
     #[must_use]
     pub fn ostree_ref(&self) -> String {
         format!("{OSTREE_REF_PREFIX}/{}", self.sha256)
@@ -70,8 +70,8 @@ impl std::fmt::Display for DigestImageRef {
     }
 }
 
-/// Why a text does not name an image in a registry, with a tag, a digest or neither. A name without a
-/// registry would be another image on machines that look for it elsewhere.
+/// Why a text is not a reference to an image in a registry, with a tag, a digest or neither. A reference
+/// without a registry could mean another image on another machine.
 #[must_use]
 pub fn reference_problem(text: &str) -> Option<&'static str> {
     if text.is_empty() {
@@ -127,10 +127,10 @@ fn is_tag(tag: &str) -> bool {
     first && tag.len() <= 128 && tag.bytes().all(|byte| plain(byte) || b".-".contains(&byte))
 }
 
-/// The refs of all images that we have brought into an ostree repository.
+/// The refs of all images that Machinist imported into an ostree repository.
 pub const OSTREE_REF_PREFIX: &str = "machinist/image";
 
-/// The pullspec in the reference that ostree keeps of a deployment made of an image by others, such as
+/// The pullspec in the origin that other tools give a deployment, such as
 /// `ostree-unverified-registry:quay.io/os@sha256:…`.
 #[must_use]
 pub fn pullspec_of_container_reference(reference: &str) -> Option<&str> {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_name_is_refused_with_its_reason() {
+    fn every_other_reference_is_refused_with_its_reason() {
         let cases = [
             ("quay.io/os/x:latest".to_owned(), "no digest"),
             (format!("quay.io/os@sha512:{SUM}"), "sha256"),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_an_image_in_a_registry() {
+    fn references_to_images_in_a_registry() {
         for image in [
             "quay.io/os/fedora-coreos:stable".to_owned(),
             "10.0.0.1:5000/os".to_owned(),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn references_of_others_are_read() {
+    fn origins_of_other_tools_are_read() {
         for (reference, image) in [
             ("ostree-unverified-registry:quay.io/os@sha256:1", Some("quay.io/os@sha256:1")),
             ("ostree-unverified-image:docker://quay.io/os:1", Some("quay.io/os:1")),

@@ -1,10 +1,10 @@
-//! Kernel arguments: how the kernel splits them, what changes from one config to another, and
-//! whether a machine has those that it is to have.
+//! Kernel arguments: how the kernel splits them, what changes from one config to another, and whether a
+//! machine has the desired ones.
 
 use super::KernelArgumentsChange;
 
-/// Splits a line into arguments as the kernel does: at white space, but not between quotes. There
-/// are no escapes, and the quotes stay.
+/// Splits a line as the kernel does: at white space, but not between quotes. There are no escapes, and
+/// quotes are kept.
 #[must_use]
 pub fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -24,14 +24,14 @@ pub fn split(line: &str) -> Vec<String> {
     words
 }
 
-/// All arguments of a list whose entries may hold several.
+/// All arguments of a list whose entries may contain several.
 #[must_use]
 pub fn split_all(entries: &[String]) -> Vec<String> {
     entries.iter().flat_map(|entry| split(entry)).collect()
 }
 
-/// What has to change from one list to another: all of the old go, all of the new come, so that
-/// their order is that of the list. Nothing where both lists say the same.
+/// The change from one list to another: all old arguments are deleted and all new ones appended, so that
+/// their order is that of the list. Empty if both lists are equal.
 #[must_use]
 pub fn change_between(old: &[String], new: &[String]) -> KernelArgumentsChange {
     let (delete, append) = (split_all(old), split_all(new));
@@ -41,7 +41,7 @@ pub fn change_between(old: &[String], new: &[String]) -> KernelArgumentsChange {
     KernelArgumentsChange { delete, append }
 }
 
-/// A full list of arguments after a change, for hosts that want all of them.
+/// The full list of arguments after a change, for hosts that need all of them.
 #[must_use]
 pub fn apply(present: &[String], change: &KernelArgumentsChange) -> Vec<String> {
     let mut list = present.to_vec();
@@ -56,8 +56,8 @@ pub fn apply(present: &[String], change: &KernelArgumentsChange) -> Vec<String> 
     list
 }
 
-/// The wanted arguments that a command line does not have, in order. How often one is there does
-/// not matter, nor where a boot loader has put its quotes.
+/// The desired arguments that a command line does not have, in order. Repetitions and the position of
+/// quotes do not matter.
 #[must_use]
 pub fn missing(wanted: &[String], command_line: &str) -> Vec<String> {
     let present: Vec<String> =
@@ -65,7 +65,7 @@ pub fn missing(wanted: &[String], command_line: &str) -> Vec<String> {
     split_all(wanted).into_iter().filter(|word| !present.contains(&without_quotes(word))).collect()
 }
 
-/// The arguments that a list has more often than another, each once.
+/// The arguments that one list has more often than another, each once.
 #[must_use]
 pub fn surplus(arguments: &[String], have: &[String], most: &[String]) -> Vec<String> {
     let count = |list: &[String], word: &str| {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn all_old_ones_go_and_all_new_ones_come() {
+    fn all_old_arguments_are_deleted_and_all_new_ones_appended() {
         let pages = ["hugepagesz=1G hugepages=4", "hugepagesz=2M hugepages=4"];
         let more = ["hugepagesz=1G hugepages=4", "hugepagesz=2M hugepages=6"];
         for (old, new, delete, append) in [
@@ -126,7 +126,7 @@ mod tests {
                 &["hugepagesz=1G", "hugepages=4", "hugepagesz=2M", "hugepages=4"],
                 &["hugepagesz=1G", "hugepages=4", "hugepagesz=2M", "hugepages=6"],
             ),
-            // Cut into other entries it is the same.
+            // The same arguments in other entries.
             (&["a b"], &["a", "b"], &[], &[]),
             (&["a", "b"], &["b", "a"], &["a", "b"], &["b", "a"]),
         ] {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_set_stays() {
+    fn arguments_of_others_are_kept() {
         let present = list(&["root=/dev/sda", "a", "console=tty0", "a", "b"]);
         let change = change_between(&list(&["a", "b", "gone"]), &list(&["b", "c"]));
         let expected = list(&["root=/dev/sda", "console=tty0", "a", "b", "c"]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     proptest! {
-        /// After a change the new arguments are there in their order, and those of others are too.
+        /// After a change the new arguments are there in their order, and so are those of others.
         #[test]
         fn a_change_leads_to_the_new_list(
             others in prop::collection::vec("[m-p]=[0-9]", 0..4),
@@ -165,7 +165,7 @@ mod tests {
             let after = apply(&before, &change_between(&old, &new));
             prop_assert_eq!(&after, &[others, split_all(&new)].concat());
             prop_assert!(missing(&new, &after.join(" ")).is_empty());
-            // And back again.
+            // The reverse change restores the list.
             prop_assert_eq!(apply(&after, &change_between(&new, &old)), before);
         }
     }

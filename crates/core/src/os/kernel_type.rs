@@ -1,4 +1,4 @@
-//! Other kernels: how they are called, and what rpm-ostree has to do for them.
+//! Other kernels: their names, and how rpm-ostree installs them.
 
 use super::OsDeployment;
 
@@ -16,13 +16,13 @@ const LARGE_PAGE_KERNEL_PACKAGES: [&str; 4] = [
     "kernel-64k-modules-extra",
 ];
 
-/// The name of a kernel: nothing said is the default.
+/// The name of a kernel; the default if none is given.
 #[must_use]
 pub fn canonical(kernel_type: Option<&str>) -> &str {
     kernel_type.filter(|name| !name.is_empty()).unwrap_or(DEFAULT_KERNEL)
 }
 
-/// Why a kernel cannot be had on this kind of machine.
+/// Why a kernel is not available on this kind of machine.
 #[must_use]
 pub fn refusal(kernel_type: &str, architecture: &str) -> Option<String> {
     match kernel_type {
@@ -35,8 +35,8 @@ pub fn refusal(kernel_type: &str, architecture: &str) -> Option<String> {
     }
 }
 
-/// What rpm-ostree is called with to replace the kernel of the image; nothing for the default, which
-/// is there when [`reset`] has been done.
+/// The arguments with which rpm-ostree replaces the kernel of the image; empty for the default, which
+/// [`reset`] restores.
 #[must_use]
 pub fn switch_arguments(kernel_type: &str) -> Option<Vec<String>> {
     let packages: &[&str] = match kernel_type {
@@ -49,8 +49,7 @@ pub fn switch_arguments(kernel_type: &str) -> Option<Vec<String>> {
     Some(removed.chain(installed).map(str::to_owned).collect())
 }
 
-/// What rpm-ostree is called with to take a replaced kernel away again; nothing where the machine has
-/// its own.
+/// The arguments with which rpm-ostree restores the kernel of the image; empty if it was not replaced.
 #[must_use]
 pub fn reset_arguments(booted: &OsDeployment) -> Option<Vec<String>> {
     let of_image = |name: &&String| name.starts_with("kernel");
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exact_calls() {
+    fn the_exact_commands() {
         assert_eq!(switch_arguments("default"), None);
         assert_eq!(
             switch_arguments("realtime").unwrap().join(" "),
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_the_kernels_there_are() {
+    fn refusals_name_the_available_kernels() {
         assert_eq!(canonical(Some("")), DEFAULT_KERNEL);
         assert_eq!(refusal("realtime", "x86_64"), None);
         assert_eq!(refusal("64k-pages", "aarch64"), None);

@@ -1,20 +1,20 @@
-//! What an entry of an image's layer means for the tree that is made of it.
+//! What an entry of an image layer means for the tree that is built from it.
 
 use std::collections::BTreeSet;
 use thiserror::Error;
 
-/// What has to be done for an entry. Paths have no slash at either end, no `.` and no `..`.
+/// What to do with an entry. Paths have no slash at either end, no `.` and no `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LayerEntry {
     /// The root of the tree itself.
     Root,
-    /// Something for others; nothing of it gets into the tree.
+    /// Metadata for other tools, which does not belong in the tree.
     Ignore,
-    /// What lower layers have there goes.
+    /// Remove what lower layers have there.
     Whiteout(String),
-    /// All that lower layers have in this folder goes; the folder stays.
+    /// Remove everything that lower layers have in this directory; keep the directory.
     OpaqueWhiteout(String),
-    /// The entry is put there.
+    /// Write the entry.
     Add(String),
 }
 
@@ -24,7 +24,7 @@ pub enum LayerError {
     /// It points out of the tree.
     #[error("the layer has an entry {0:?} that leads out of the image")]
     EscapesRoot(String),
-    /// ostree takes no other names.
+    /// ostree accepts only UTF-8 names.
     #[error("the layer has an entry {0:?} whose name is not UTF-8")]
     NotUtf8(String),
 }
@@ -35,15 +35,15 @@ const OPAQUE: &str = ".wh..wh..opq";
 /// What an entry's path means.
 pub fn classify(path: &[u8]) -> Result<LayerEntry, LayerError> {
     let path = tree_path(path)?;
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
-    let beside = |name: &str| match folder {
+    let (directory, name) = path.rsplit_once('/').unwrap_or(("", &path));
+    let beside = |name: &str| match directory {
         "" => name.to_owned(),
-        folder => format!("{folder}/{name}"),
+        directory => format!("{directory}/{name}"),
     };
     Ok(match name.strip_prefix(WHITEOUT) {
         _ if path.is_empty() => LayerEntry::Root,
-        _ if name == OPAQUE => LayerEntry::OpaqueWhiteout(folder.to_owned()),
-        // Names that aufs keeps for itself, and those that name nothing.
+        _ if name == OPAQUE => LayerEntry::OpaqueWhiteout(directory.to_owned()),
+        // Names that are reserved for aufs, and empty names.
         Some(hidden) if matches!(hidden, "" | ".") || hidden.starts_with(WHITEOUT) => {
             LayerEntry::Ignore
         }
@@ -52,8 +52,8 @@ pub fn classify(path: &[u8]) -> Result<LayerEntry, LayerError> {
     })
 }
 
-/// Where a path of the image is in the tree: `/etc` is what the image was shipped with, and so is
-/// `/usr/etc` there; a machine's own `/etc` is merged with it.
+/// Where a path of the image belongs in the tree. `/etc` becomes `/usr/etc`: it holds the defaults of the
+/// image, which are merged with the machine's own `/etc`.
 pub fn tree_path(path: &[u8]) -> Result<String, LayerError> {
     let lossy = || String::from_utf8_lossy(path).into_owned();
     let text = std::str::from_utf8(path).map_err(|_| LayerError::NotUtf8(lossy()))?;
@@ -70,23 +70,23 @@ pub fn tree_path(path: &[u8]) -> Result<String, LayerError> {
     Ok(parts.join("/"))
 }
 
-/// What one layer has put: what it hides is what is below it, never its own.
+/// The paths that one layer has written. Its whiteouts hide lower layers, never its own entries.
 #[derive(Debug, Clone, Default)]
 pub struct LayerPaths(BTreeSet<String>);
 
 impl LayerPaths {
-    /// Remembers a path, and so the folders above it.
+    /// Records a path and its parents.
     pub fn insert(&mut self, path: &str) {
         let mut path = path;
         while self.0.insert(path.to_owned()) {
             match path.rsplit_once('/') {
-                Some((folder, _)) => path = folder,
+                Some((directory, _)) => path = directory,
                 None => return,
             }
         }
     }
 
-    /// Whether the layer itself has put this path or something below it.
+    /// Whether the layer itself has written this path or something below it.
     #[must_use]
     pub fn contains(&self, path: &str) -> bool {
         self.0.contains(path)
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_paths_mean() {
+    fn the_meaning_of_paths() {
         for (path, expected) in [
             ("./", LayerEntry::Root),
             ("/", LayerEntry::Root),
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_is_refused() {
+    fn paths_out_of_the_image_are_refused() {
         for path in ["../x", "usr/../../x", "usr/..", "usr/.wh...", "a\0b"] {
             assert!(matches!(classify(path.as_bytes()), Err(LayerError::EscapesRoot(_))), "{path}");
         }

@@ -1,23 +1,23 @@
-//! Manifests of images: which layers there are, what platforms, and how much room they take.
+//! Manifests of images: layers, platforms, and how much space an image needs.
 
 use serde::Deserialize;
 use thiserror::Error;
 
-/// What is behind a digest.
+/// What a digest refers to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageManifest {
     /// An image.
     Image(ImageLayers),
-    /// The images of several platforms: the digest (64 digits) of the one for ours.
+    /// The images of several platforms: the digest (64 digits) of the one for this machine.
     PlatformManifest(String),
 }
 
 /// The parts of an image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageLayers {
-    /// The config, which lists what is in the layers.
+    /// The config, which lists the contents of the layers.
     pub config: ImageBlob,
-    /// The lowest first.
+    /// The layers, the lowest first.
     pub layers: Vec<ImageBlob>,
 }
 
@@ -26,16 +26,16 @@ pub struct ImageLayers {
 pub struct ImageBlob {
     /// Its digest: 64 hexadecimal digits of a SHA-256.
     pub sha256: String,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub size: u64,
-    /// How a layer is packed; nothing else is of interest in a media type.
+    /// The compression of a layer, which is all that matters in its media type.
     pub compression: LayerCompression,
 }
 
-/// How a layer is packed.
+/// The compression of a layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LayerCompression {
-    /// Not at all.
+    /// None.
     #[default]
     None,
     /// By gzip.
@@ -50,16 +50,16 @@ pub enum ManifestError {
     /// Not a manifest.
     #[error("the manifest cannot be read: {0}")]
     Json(#[from] serde_json::Error),
-    /// Very old images.
-    #[error("the manifest is of a kind that is not supported: {0}; push the image anew as OCI")]
+    /// A format that only very old images have.
+    #[error("the manifest is of a kind that is not supported: {0}; push the image again as OCI")]
     UnsupportedKind(String),
-    /// No image for our platform.
+    /// No image for this platform.
     #[error("the image has no version for linux/{0}, only for {1}")]
     NoMatchingPlatform(String, String),
     /// Not a SHA-256.
     #[error("the manifest names a part by the digest {0}; only sha256 is supported")]
     InvalidDigest(String),
-    /// Encrypted, or of a kind that we cannot unpack.
+    /// Encrypted, or of an unknown media type.
     #[error("the layer {0} is of the kind {1}, which cannot be unpacked")]
     UnsupportedLayer(String, String),
 }
@@ -95,7 +95,7 @@ struct RawPlatform {
 }
 
 impl ImageManifest {
-    /// Reads a manifest, for a machine of an architecture as Go calls it: `amd64`, `arm64`.
+    /// Reads a manifest for an architecture in Go's notation: `amd64`, `arm64`.
     pub fn parse(bytes: &[u8], architecture: &str) -> Result<Self, ManifestError> {
         let raw: RawManifest = serde_json::from_slice(bytes)?;
         let kind = || raw.media_type.clone().unwrap_or_else(|| "unknown".to_owned());
@@ -122,15 +122,15 @@ impl ImageLayers {
         self.layers.iter().map(|layer| layer.sha256.as_str())
     }
 
-    /// How many bytes have to be fetched, of those layers that are not here yet.
+    /// How many bytes have to be downloaded, without the layers that are already here.
     #[must_use]
     pub fn bytes_to_fetch(&self, is_here: impl Fn(&ImageBlob) -> bool) -> u64 {
         let missing = self.layers.iter().filter(|layer| !is_here(layer));
         missing.fold(0, |sum: u64, layer| sum.saturating_add(layer.size))
     }
 
-    /// How many bytes the image takes when it is unpacked, with some to spare. What is in a layer is only
-    /// known afterwards; systems shrink to a half or a third.
+    /// How many bytes the unpacked image needs, with some reserve. The exact size is known only after
+    /// unpacking; images compress to a half or a third.
     #[must_use]
     pub fn unpacked_bytes(&self) -> u64 {
         self.layers.iter().fold(SPARE_BYTES, |sum, layer| match layer.compression {
@@ -142,7 +142,7 @@ impl ImageLayers {
     }
 }
 
-/// What has to stay free for everything else that a machine writes.
+/// Space that has to stay free for everything else that a machine writes.
 const SPARE_BYTES: u64 = 64 << 20;
 
 fn platform_digest(manifests: &[RawBlob], architecture: &str) -> Result<String, ManifestError> {
@@ -177,7 +177,7 @@ fn sha256(digest: &str) -> Result<String, ManifestError> {
     sum.map(ToOwned::to_owned).ok_or_else(|| ManifestError::InvalidDigest(digest.to_owned()))
 }
 
-/// The digests of what is in the layers, out of an image's config; the lowest first.
+/// The digests of the uncompressed layers from the config of an image, the lowest first.
 pub fn diff_ids(config: &[u8]) -> Result<Vec<String>, ManifestError> {
     #[derive(Deserialize)]
     struct RawImageConfig {
@@ -191,7 +191,7 @@ pub fn diff_ids(config: &[u8]) -> Result<Vec<String>, ManifestError> {
     config.rootfs.diff_ids.iter().map(|digest| sha256(digest)).collect()
 }
 
-/// An architecture as images name it, from how Rust does.
+/// An architecture as images name it, from Rust's name.
 #[must_use]
 pub fn image_architecture(rust: &str) -> &str {
     match rust {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_platforms_ours_is_taken() {
+    fn the_image_of_this_platform_is_chosen() {
         let with = |digit: char, os: &str, architecture: &str| {
             let mut blob = blob("application/vnd.oci.image.manifest.v1+json", digit, 1);
             blob["platform"] = json!({"os": os, "architecture": architecture});
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_refused() {
+    fn unusable_manifests_are_refused() {
         for (value, reason) in [
             (json!({"schemaVersion": 1}), "schema 1"),
             (json!({"schemaVersion": 2, "mediaType": "x"}), "not supported: x"),

@@ -1,24 +1,24 @@
-//! The operating system beneath the files: which image a machine has booted, its kernel arguments, and
-//! what has to change. Hosts differ in how they do it; what they are asked for is the same.
+//! The operating system: which image a machine has booted, its kernel arguments, and what has to change.
+//! Hosts differ in how they change it; what is asked of them is the same.
 //!
 //! ```text
-//! config ─ Wanted ─┐
-//!                  ├─ Change::between ─→ Change ─→ rpm_ostree, bootc, plain: what to call ─→ restart ─→ verify
-//! host ─ status ───┘
+//! config ─ DesiredOs ─┐
+//!                     ├─ OsChange::between ─→ OsChange ─→ rpm_ostree, bootc, …: commands ─→ reboot ─→ verify_boot
+//! host ─ OsStatus ────┘
 //! ```
 //!
-//! | file | decides |
+//! | module | decides |
 //! |---|---|
-//! | `wanted` | what a config wants, and which image counts |
-//! | `change` | what has to change, and the way back |
-//! | `kernel_arguments` | how they are split, changed and looked for |
-//! | `kernel_type`, `extensions` | what other kernels and extensions are made of |
+//! | `desired` | what a config asks for, and which image counts |
+//! | `os_change` | what has to change, also for a rollback |
+//! | `kernel_arguments` | how they are split, changed and compared |
+//! | `kernel_type`, `extensions` | which packages other kernels and extensions consist of |
 //! | `host` | which kind of host a machine is |
-//! | `rpm_ostree`, `bootc`, `plain` | what is called, in which order, and what the answers mean |
-//! | `ostree`, `image_ref`, `layers`, `manifest` | how an image becomes a tree of ostree's |
-//! | `pull_secret`, `download` | which credentials images are fetched with, and what follows where that fails |
-//! | `first_boot` | what Ignition has left to be done |
-//! | `verify` | whether a machine has booted what it is to, and what follows if not |
+//! | `rpm_ostree`, `bootc`, `package_host` | which commands are run, in which order, and how their output is read |
+//! | `ostree`, `image_ref`, `layers`, `manifest` | how an image becomes an ostree commit |
+//! | `pull_secret`, `download` | which credentials are used, and what a failed download means |
+//! | `first_boot` | what is left to do after Ignition |
+//! | `verify_boot` | whether a machine has booted the desired OS, and what follows if not |
 
 pub mod bootc;
 mod desired;

@@ -1,16 +1,16 @@
-//! What has to change beneath the files, from one config to another.
+//! What has to change in the operating system, from one config to another.
 
 use serde::{Deserialize, Serialize};
 
 use super::{DesiredOs, OsDeployment, is_same_image, kernel_arguments};
 
-/// Kernel arguments to take away and to add: first all of the one, then all of the other, in order.
+/// Kernel arguments to delete and to append: first all deletions, then all additions, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KernelArgumentsChange {
-    /// Taken away, each once, where it is there.
+    /// Deleted, each once, if it is there.
     pub delete: Vec<String>,
-    /// Added at the end.
+    /// Appended at the end.
     pub append: Vec<String>,
 }
 
@@ -22,28 +22,27 @@ impl KernelArgumentsChange {
     }
 }
 
-/// A change of the operating system. All of it comes with one restart, or none of it.
+/// A change of the operating system. All of it takes effect with one reboot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OsChange {
-    /// The image to go to; none where the image stays.
+    /// The new image; `None` keeps the booted one.
     pub image: Option<String>,
-    /// The way back to an operating system that is on the machine already, by its checksum. It counts
-    /// before the image, which is then only its name.
+    /// The checksum of a deployment that is on the machine already, for a rollback. It takes precedence over
+    /// the image, which then is only its name.
     pub checksum: Option<String>,
     /// Kernel arguments.
     pub kernel_arguments: KernelArgumentsChange,
-    /// The kernel to go from and to (`default`, `realtime`, `64k-pages`); none where it stays.
+    /// The kernel before and after (`default`, `realtime`, `64k-pages`); `None` keeps it.
     pub kernel_type: Option<(String, String)>,
-    /// The extensions to have, where they or the image change.
+    /// The desired extensions, if they or the image change.
     pub extensions: Option<Vec<String>>,
-    /// The image that holds the packages of extensions and other kernels.
+    /// The image with the packages of extensions and other kernels.
     pub extensions_image: Option<String>,
 }
 
 impl OsChange {
-    /// What has to change on a machine that has booted `booted` for the sake of the config `old` and
-    /// is to have `new`.
+    /// The change of a machine that has booted `booted` for the config `old` and should have `new`.
     #[must_use]
     pub fn between(old: &DesiredOs, new: &DesiredOs, booted: &OsDeployment) -> Self {
         let has = |image: &String| {
@@ -72,8 +71,8 @@ impl OsChange {
         }
     }
 
-    /// What puts a machine right that is not as its config says: the image, and the kernel arguments
-    /// that are missing.
+    /// The change that repairs a machine that differs from its config: the image, and missing kernel
+    /// arguments.
     #[must_use]
     pub fn repair(wanted: &DesiredOs, booted: &OsDeployment, command_line: &str) -> Self {
         let mut change = Self::between(wanted, wanted, booted);
@@ -82,7 +81,7 @@ impl OsChange {
         change
     }
 
-    /// The way back to what a machine had booted before.
+    /// The change that returns to what a machine had booted before.
     #[must_use]
     pub fn rollback(
         now: &DesiredOs,
@@ -108,7 +107,7 @@ impl OsChange {
             && self.extensions.is_none()
     }
 
-    /// What changes, line by line.
+    /// The change, line by line.
     #[must_use]
     pub fn describe_lines(&self) -> Vec<String> {
         let arguments = &self.kernel_arguments;
@@ -127,7 +126,7 @@ impl OsChange {
         image.chain(gone).chain(come).chain(moved).chain(kernel).chain(extensions).collect()
     }
 
-    /// What changes, in the words of the real daemon.
+    /// The change, in MCO's words.
     #[must_use]
     pub fn describe(&self) -> String {
         let parts = [
@@ -136,9 +135,9 @@ impl OsChange {
             (self.kernel_type.is_some(), "Changing kernel type"),
             (!self.kernel_arguments.is_empty(), "Changing kernel arguments"),
         ];
-        let said: Vec<&str> =
+        let parts: Vec<&str> =
             parts.into_iter().filter(|(is, _)| *is).map(|(_, word)| word).collect();
-        said.join("; ")
+        parts.join("; ")
     }
 }
 
@@ -165,16 +164,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_booted_already_is_not_fetched_again() {
+    fn a_booted_image_is_not_fetched_again() {
         for (old, new, now, expected) in [
             (None, None, None, None),
             (Some(A), Some(B), Some(A), Some(B)),
             (Some(A), Some(B), Some(B), None),
-            // By another name, but the same.
+            // Another reference to the same image.
             (Some(A), Some(B), Some("mirror.example/x@sha256:bbbb"), None),
-            // A machine that is not where its config says goes there all the same.
+            // A machine that runs another image than its config says still gets the new one.
             (Some(B), Some(B), Some(A), Some(B)),
-            // A config that names no image leaves the one that is there.
+            // A config without an image keeps the booted one.
             (Some(A), None, Some(A), None),
             (None, Some(A), None, Some(A)),
         ] {
@@ -241,14 +240,14 @@ mod tests {
             (arguments.delete.join(" "), arguments.append.join(" ")),
             ("b".into(), "a".into())
         );
-        // Where the machine has not left it, only the rest goes back.
+        // If the machine still runs the previous deployment, only the rest is reverted.
         let back = OsChange::rollback(&new, &old, &was, &was);
         assert_eq!((back.checksum.as_deref(), back.image.as_deref()), (None, None));
         assert!(OsChange::rollback(&old, &old, &was, &was).is_empty());
     }
 
     #[test]
-    fn a_change_in_lines() {
+    fn a_change_is_described_in_lines() {
         let change =
             OsChange::between(&wanted(None, &["a b"]), &wanted(Some(A), &["b c"]), &booted(None));
         let expected = [&format!("image {A}"), "kernel argument a goes", "kernel argument c comes"];

@@ -1,29 +1,29 @@
-//! What a host can say about its operating system.
+//! What a host reports about its operating system.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One operating system that a machine can boot.
+/// One deployment that a machine can boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OsDeployment {
-    /// The checksum that the host knows it by; empty where it has none.
+    /// The checksum of the deployment; empty if the host has none.
     pub checksum: String,
-    /// The image it was made of, by digest where that is known: `registry/name@sha256:…`.
+    /// The image it was built from, by digest if that is known: `registry/name@sha256:…`.
     pub image: Option<String>,
-    /// The version that it gives itself.
+    /// The version in its metadata.
     pub version: Option<String>,
     /// Its kernel arguments, in order.
     pub kernel_arguments: Vec<String>,
-    /// Packages that were asked for on top of the image.
+    /// Packages that were requested on top of the image.
     pub requested_packages: Vec<String>,
-    /// Packages of the image that were taken out.
+    /// Packages of the image that were removed.
     pub removed_packages: Vec<String>,
 }
 
 impl fmt::Display for OsDeployment {
-    /// Its image, else its checksum, else its version; and the rest of what it has.
+    /// The image, otherwise the version or checksum, then the rest in parentheses.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let checksum = self.checksum.get(..12).unwrap_or(&self.checksum);
         let parts = [
@@ -40,15 +40,15 @@ impl fmt::Display for OsDeployment {
     }
 }
 
-/// The operating systems of a machine.
+/// The deployments of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OsStatus {
-    /// The one that runs.
+    /// The running one.
     pub booted: OsDeployment,
-    /// The one that the next boot starts, where that is another one.
+    /// The one that the next boot starts, if that is another one.
     pub next: Option<OsDeployment>,
-    /// Those that are kept besides, the newest first.
+    /// Those that are kept for a rollback, the newest first.
     pub kept: Vec<OsDeployment>,
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operating_system_in_a_line() {
+    fn a_deployment_is_described_in_a_line() {
         let some = |text: &str| Some(text.to_owned());
         let mut deployment = OsDeployment::default();
         assert_eq!(deployment.to_string(), "unknown");

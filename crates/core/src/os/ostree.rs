@@ -1,27 +1,27 @@
-//! What the `ostree` command and the boot loader's entries say.
+//! Reads the output of `ostree` and the entries of the boot loader.
 
 use super::kernel_arguments::split;
 use serde::{Deserialize, Serialize};
 
-/// A deployment in the list of `ostree admin status`. The one that the next boot starts is the first.
+/// A deployment in the output of `ostree admin status`. The first one is the default of the next boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OstreeDeployment {
-    /// The name of the system that it is a version of.
+    /// The stateroot.
     pub os: String,
     /// The checksum of its commit.
     pub checksum: String,
-    /// Which one of that commit: the same commit may be deployed more than once.
+    /// The serial: the same commit may be deployed more than once.
     pub serial: u32,
-    /// Whether it runs.
+    /// Whether it is booted.
     pub booted: bool,
-    /// Whether it is completed while the machine goes down.
+    /// Whether it is staged, to be finalised at shutdown.
     pub staged: bool,
     /// The version in its commit.
     pub version: Option<String>,
 }
 
 impl OstreeDeployment {
-    /// The name of its folder.
+    /// The name of its directory.
     #[must_use]
     pub fn directory_name(&self) -> String {
         format!("{}.{}", self.checksum, self.serial)
@@ -46,7 +46,7 @@ pub fn parse_admin_status(status: &str) -> Vec<OstreeDeployment> {
 
 /// `* debian 4fff….0 (staged)`
 fn parse_deployment_line(line: &str) -> Option<OstreeDeployment> {
-    // What belongs to a deployment stands further in.
+    // Details of a deployment are indented further.
     let rest = line.strip_prefix("* ").or_else(|| line.strip_prefix("  "))?;
     let mut words = rest.strip_prefix(' ').is_none().then(|| rest.split_whitespace())?;
     let os = words.next()?.to_owned();
@@ -72,7 +72,7 @@ pub struct LoaderEntry {
 }
 
 impl LoaderEntry {
-    /// Reads an entry; none where it is not one of ostree's.
+    /// Reads an entry; `None` if it is not one of ostree.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let options = text.lines().find_map(|line| {
@@ -86,7 +86,7 @@ impl LoaderEntry {
     }
 }
 
-/// What was staged for the next boot: ostree itself tells its kernel arguments to nobody before.
+/// What is staged for the next boot. ostree does not report the kernel arguments of a staged deployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StagedDeployment {
@@ -96,7 +96,7 @@ pub struct StagedDeployment {
     pub kernel_arguments: Vec<String>,
 }
 
-/// A text in the notation of GVariant, as `ostree show --print-metadata-key` writes it.
+/// Reads a string in GVariant notation, as `ostree show --print-metadata-key` prints it.
 #[must_use]
 pub fn parse_gvariant_string(value: &str) -> Option<String> {
     let value = value.trim();
@@ -114,7 +114,7 @@ pub fn parse_gvariant_string(value: &str) -> Option<String> {
     Some(text)
 }
 
-/// The image that the origin of a deployment names, where others than we have made it.
+/// The image in the origin of a deployment that another tool made.
 #[must_use]
 pub fn image_of_origin(origin: &str) -> Option<String> {
     let reference =
@@ -130,7 +130,7 @@ mod tests {
     const B: &str = "805aeedfe3a2f824b3d2f83aaf5e63b8bb0780be06fd8f83cd199365a9d0bc85";
 
     #[test]
-    fn deployments_are_read_in_their_order() {
+    fn deployments_are_read_in_order() {
         let text = format!(
             "  debian {B}.1 (staged)\n    Version: v2\n    origin: <unknown origin type>\n\
              * debian {A}.0\n    Version: v1\n    origin refspec: debian/v1\n\
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_metadata_are_unquoted() {
+    fn metadata_strings_are_unquoted() {
         assert_eq!(
             parse_gvariant_string("'quay.io/os@sha256:1'\n").as_deref(),
             Some("quay.io/os@sha256:1")

@@ -1,44 +1,43 @@
-//! Hosts that are made of packages: kernel arguments through what their boot loader reads, and
-//! nothing else.
+//! Package hosts: kernel arguments through the files that their boot loader reads, and nothing else.
 
 use serde::{Deserialize, Serialize};
 
 use super::{KernelArgumentsChange, OsChange, kernel_arguments};
 
-/// The drop-in that is ours, for grub.
+/// The drop-in for grub that belongs to Machinist.
 pub const GRUB_DROP_IN: &str = "/etc/default/grub.d/90-machinist.cfg";
 /// The file from which kernel-install takes the kernel arguments.
 pub const KERNEL_CMDLINE: &str = "/etc/kernel/cmdline";
 
-/// Who reads kernel arguments on a host.
+/// What reads kernel arguments on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BootLoader {
-    /// grub, as Debian sets it up: drop-ins, and a command that reads them.
+    /// grub as on Debian: drop-ins, and a command that reads them.
     Grub,
     /// kernel-install and the boot loader specification.
     KernelInstall,
-    /// Nobody.
+    /// Nothing.
     Nobody,
 }
 
-/// What can be seen of a host's boot loader.
+/// What was found about the boot loader of a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BootLoaderFacts {
-    /// Whether the machine is booted from an image that we cannot change.
+    /// Whether the machine is booted from an image that cannot be changed here.
     pub is_image: bool,
-    /// Whether there is `update-grub`.
+    /// Whether `update-grub` is installed.
     pub has_update_grub: bool,
-    /// Whether there is `kernel-install`.
+    /// Whether `kernel-install` is installed.
     pub has_kernel_install: bool,
     /// Whether there are loader entries, or kernel arguments for them.
     pub has_entries: bool,
 }
 
-/// Who reads kernel arguments, and why.
+/// What reads kernel arguments, and the reason.
 #[must_use]
-pub fn detect_boot_loader(sight: BootLoaderFacts) -> (BootLoader, String) {
-    match sight {
+pub fn detect_boot_loader(facts: BootLoaderFacts) -> (BootLoader, String) {
+    match facts {
         BootLoaderFacts { is_image: true, .. } => {
             (BootLoader::Nobody, "its loader entries belong to ostree".to_owned())
         }
@@ -51,13 +50,13 @@ pub fn detect_boot_loader(sight: BootLoaderFacts) -> (BootLoader, String) {
         ),
         BootLoaderFacts { .. } => (
             BootLoader::Nobody,
-            "it has no boot loader that can be told of kernel arguments (neither update-grub nor kernel-install with loader entries)"
+            "it has no boot loader that accepts kernel arguments (neither update-grub nor kernel-install with loader entries)"
                 .to_owned(),
         ),
     }
 }
 
-/// Why a host of packages cannot make a change.
+/// Why a package host cannot make a change.
 #[must_use]
 pub fn refusal(change: &OsChange) -> Option<String> {
     let no = |field: &str, what: &str| {
@@ -78,8 +77,8 @@ pub fn refusal(change: &OsChange) -> Option<String> {
     None
 }
 
-/// What stands in the file of a loader after a change; none where it is not needed any more. `now`
-/// is what stands there, `command_line` what the machine was booted with.
+/// The contents of the boot loader's file after a change; `None` if it is not needed any more. `now` is its
+/// current contents, `command_line` what the machine was booted with.
 #[must_use]
 pub fn loader_file_text(
     loader: BootLoader,
@@ -91,7 +90,7 @@ pub fn loader_file_text(
         BootLoader::Nobody => None,
         BootLoader::Grub => {
             let now = loader_file_arguments(loader, now.unwrap_or_default());
-            // All of the file is ours: a change that is made once more must not double it.
+            // The whole file is ours: repeating a change must not double it.
             let again =
                 KernelArgumentsChange { delete: change.append.clone(), ..Default::default() };
             let list = kernel_arguments::apply(&kernel_arguments::apply(&now, &again), change);
@@ -99,7 +98,7 @@ pub fn loader_file_text(
         }
         BootLoader::KernelInstall => {
             let list = kernel_arguments::split(now.unwrap_or(command_line));
-            // What the boot loader itself has said is said anew at every boot.
+            // The boot loader adds its own arguments again at every boot.
             let own =
                 |word: &String| word.starts_with("BOOT_IMAGE=") || word.starts_with("initrd=");
             let list: Vec<String> = list.into_iter().filter(|word| !own(word)).collect();
@@ -108,7 +107,7 @@ pub fn loader_file_text(
     }
 }
 
-/// The file of a loader, and what makes it count; none where nobody reads one.
+/// The boot loader's file, and the command that makes it take effect; `None` if nothing reads one.
 #[must_use]
 pub fn loader_file(loader: BootLoader, kernel: &str) -> Option<(&'static str, Vec<String>)> {
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
@@ -124,7 +123,7 @@ pub fn loader_file(loader: BootLoader, kernel: &str) -> Option<(&'static str, Ve
 
 const ARGUMENTS_MARKER: &str = "# machinist: ";
 
-/// The drop-in. A shell reads it; the arguments stand in a line of their own once more, as they are.
+/// The drop-in. A shell reads it; a comment repeats the arguments verbatim.
 fn grub_drop_in(arguments: &[String]) -> String {
     let line = arguments.join(" ");
     let quoted: String = line
@@ -139,7 +138,7 @@ fn grub_drop_in(arguments: &[String]) -> String {
     )
 }
 
-/// The arguments that stand in the file of a loader.
+/// The arguments in the boot loader's file.
 #[must_use]
 pub fn loader_file_arguments(loader: BootLoader, text: &str) -> Vec<String> {
     match loader {
@@ -164,11 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_kernel_arguments() {
+    fn what_reads_kernel_arguments() {
         let none = BootLoaderFacts::default();
         let grub = BootLoaderFacts { has_update_grub: true, has_kernel_install: true, ..none };
         let entries = BootLoaderFacts { has_kernel_install: true, has_entries: true, ..none };
-        for (sight, expected, words) in [
+        for (facts, expected, words) in [
             (none, BootLoader::Nobody, "no boot loader"),
             (
                 BootLoaderFacts { has_kernel_install: true, ..none },
@@ -179,7 +178,7 @@ mod tests {
             (entries, BootLoader::KernelInstall, "/etc/kernel/cmdline"),
             (BootLoaderFacts { is_image: true, ..grub }, BootLoader::Nobody, "belong to ostree"),
         ] {
-            let (found, reason) = detect_boot_loader(sight);
+            let (found, reason) = detect_boot_loader(facts);
             assert_eq!(found, expected);
             assert!(reason.contains(words), "{reason}");
         }
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drop_in_of_grub() {
+    fn the_grub_drop_in() {
         let change = kernel_arguments::change_between(&[], &list(&["a=1 b=\"c d\"", "e=$x`y\\z"]));
         let text = loader_file_text(BootLoader::Grub, None, "", &change).unwrap();
         assert_eq!(

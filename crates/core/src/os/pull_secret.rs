@@ -1,4 +1,4 @@
-//! Which credentials images of operating systems are fetched with, and what to do when they are not enough.
+//! Which credentials are used to pull OS images, and what to do when they are not accepted.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::credentials;
 use super::image_ref::DigestImageRef;
 use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET as INTERNAL, PULL_SECRET as KUBELET};
 
-/// The file to use: the first if it is there and JSON, else the kubelet's if that is there.
+/// The file to use: the first if it exists and is JSON, otherwise the kubelet's if that exists.
 #[must_use]
 pub fn choose_auth_file(internal: Option<&[u8]>, has_kubelet: bool) -> Option<&'static str> {
     let is_json = |bytes: &[u8]| serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
@@ -16,7 +16,7 @@ pub fn choose_auth_file(internal: Option<&[u8]>, has_kubelet: bool) -> Option<&'
     has_kubelet.then_some(KUBELET)
 }
 
-/// What programs say when a registry wants to know better who asks.
+/// What commands print when a registry does not accept the credentials.
 const AUTH_ERROR_MESSAGES: [&str; 4] = [
     "unauthorized",
     "authentication required",
@@ -24,8 +24,8 @@ const AUTH_ERROR_MESSAGES: [&str; 4] = [
     "requested access to the resource is denied",
 ];
 
-/// Why a machine does not get an image, and what to do, if a program complained that the registry does not
-/// let it. The credentials are the file that was used and what is in it; nothing of that is said.
+/// Why a machine cannot pull an image, and what to do, if a command failed because the registry refused
+/// the credentials. They are the file that was used and its contents, which are not repeated.
 #[must_use]
 pub fn auth_failure(
     complaint: &str,
@@ -76,9 +76,12 @@ mod tests {
             ),
         ] {
             let secret = secret.map(|text| ("/f", text.as_bytes()));
-            let told = auth_failure(refusal, &image, secret).unwrap();
-            assert!(told.contains(expected) && told.contains(&image.to_string()), "{told}");
-            assert!(!told.contains("aHVudGVyMg"), "{told}");
+            let message = auth_failure(refusal, &image, secret).unwrap();
+            assert!(
+                message.contains(expected) && message.contains(&image.to_string()),
+                "{message}"
+            );
+            assert!(!message.contains("aHVudGVyMg"), "{message}");
         }
         assert_eq!(auth_failure("manifest unknown", &image, None), None);
         assert_eq!(auth_failure("open /x: permission denied", &image, None), None);

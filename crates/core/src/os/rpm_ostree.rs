@@ -1,4 +1,4 @@
-//! rpm-ostree: what it is called with, in which order, and what it says.
+//! rpm-ostree: which commands are run, in which order, and how their output is read.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{OsChange, OsDeployment, OsStatus, extensions, kernel_type};
 /// How often a download is tried.
 pub const MAX_DOWNLOAD_ATTEMPTS: u32 = 7;
 
-/// How long to wait after so many failures in a row: 10 seconds, doubled, a minute at most.
+/// The pause after this many failures in a row: 10 seconds, doubled, a minute at most.
 #[must_use]
 pub fn download_backoff(failures: u32) -> Duration {
     let seconds = 10_u64.saturating_mul(1 << failures.saturating_sub(1).min(8));
@@ -19,9 +19,9 @@ pub fn download_backoff(failures: u32) -> Duration {
 /// One call of rpm-ostree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RpmOstreeCall {
-    /// What it is called with.
+    /// The arguments.
     pub arguments: Vec<String>,
-    /// Whether it fetches something and is worth to be tried again.
+    /// Whether it downloads something and may be retried.
     pub is_download: bool,
 }
 
@@ -33,18 +33,18 @@ fn to_strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
 }
 
-/// How rpm-ostree names an image in a registry.
+/// The reference of an image in a registry in rpm-ostree's notation.
 fn reference(image: &str) -> String {
     format!("ostree-unverified-registry:{image}")
 }
 
-/// What drops everything that has not been booted.
+/// The call that drops everything that has not been booted.
 #[must_use]
 pub fn unstage() -> RpmOstreeCall {
     call(to_strings(&["cleanup", "-p"]))
 }
 
-/// What brings an image onto the machine and does nothing else; nothing where no image changes.
+/// The call that only downloads an image; `None` if no image changes.
 #[must_use]
 pub fn fetch(change: &OsChange) -> Option<RpmOstreeCall> {
     let image = change.image.as_deref().filter(|_| change.checksum.is_none())?;
@@ -53,8 +53,8 @@ pub fn fetch(change: &OsChange) -> Option<RpmOstreeCall> {
     Some(RpmOstreeCall { arguments: arguments.concat(), is_download: true })
 }
 
-/// What stages a change, call by call. The way back is a change like any other: what is kept has the
-/// files of the new config in its /etc, so it must not simply be booted again.
+/// The calls that stage a change. A rollback is a change like any other: the kept deployment has the files
+/// of the new config in its /etc, so it must not simply be booted again.
 #[must_use]
 pub fn stage(change: &OsChange, booted: &OsDeployment) -> Vec<RpmOstreeCall> {
     let target = change.image.as_deref().map(reference).or_else(|| change.checksum.clone());
@@ -77,7 +77,7 @@ pub fn stage(change: &OsChange, booted: &OsDeployment) -> Vec<RpmOstreeCall> {
     calls
 }
 
-/// All kernel arguments in one call; nothing where none change.
+/// All kernel arguments in one call; `None` if none change.
 #[must_use]
 pub fn kernel_arguments(change: &OsChange) -> Option<Vec<String>> {
     let arguments = &change.kernel_arguments;
@@ -89,7 +89,7 @@ pub fn kernel_arguments(change: &OsChange) -> Option<Vec<String>> {
     Some(std::iter::once("kargs".to_owned()).chain(delete).chain(append).collect())
 }
 
-/// Whether this rpm-ostree knows images, from `rpm-ostree --version`.
+/// Whether this rpm-ostree supports images, from `rpm-ostree --version`.
 #[must_use]
 pub fn supports_container_images(version: &str) -> bool {
     version.lines().any(|line| line.trim().trim_start_matches("- ") == "container")
@@ -114,7 +114,7 @@ struct RpmOstreeDeployment {
     requested_base_removals: Vec<String>,
 }
 
-/// The name of an image without the words that say how it is verified and fetched.
+/// The reference of an image without the prefixes for verification and transport.
 #[must_use]
 pub fn image_name(reference: &str) -> &str {
     let (kind, rest) = reference.split_once(':').unwrap_or(("", reference));
@@ -149,7 +149,7 @@ impl RpmOstreeDeployment {
     fn deployment(self) -> OsDeployment {
         OsDeployment {
             image: self.image(),
-            // What is layered on top makes a new checksum; the base is what an image is known by.
+            // Layered packages change the checksum; an image is identified by its base.
             checksum: self.base_checksum.unwrap_or(self.checksum),
             version: self.version.filter(|version| !version.is_empty()),
             kernel_arguments: Vec::new(),
@@ -162,7 +162,7 @@ impl RpmOstreeDeployment {
 /// Reads `rpm-ostree status --json`.
 ///
 /// # Errors
-/// It is not what rpm-ostree says, or nothing is booted.
+/// The output is not valid, or nothing is booted.
 pub fn parse_status(json: &str) -> Result<OsStatus, String> {
     let status: RpmOstreeStatus = serde_json::from_str(json)
         .map_err(|error| format!("rpm-ostree status --json cannot be read: {error}"))?;
@@ -170,7 +170,7 @@ pub fn parse_status(json: &str) -> Result<OsStatus, String> {
     let at = entries.iter().position(|entry| entry.booted);
     let at = at.ok_or("rpm-ostree status --json: no deployment is booted")?;
     let booted = entries.remove(at);
-    // The first of the list is what the boot loader takes.
+    // The first deployment is the default of the boot loader.
     let next = (at > 0 || entries.first().is_some_and(|entry| entry.staged))
         .then(|| entries.remove(0).deployment());
     let kept = entries.into_iter().map(RpmOstreeDeployment::deployment).collect();

@@ -1,11 +1,11 @@
-//! Whether a machine has booted what its config wants, and what follows if not.
+//! Whether a machine has booted what its config asks for, and what follows if not.
 
 use super::{DesiredOs, OsChange, OsDeployment, OsStatus, is_same_image, kernel_arguments};
 
-/// How often an operating system that got lost before it was booted is put in place again.
+/// How often an OS that was lost before it was booted is staged again.
 pub const MAX_STAGE_ATTEMPTS: u32 = 3;
 
-/// What is wrong with the image of a machine, in the words of the real daemon.
+/// What is wrong with the image of a machine, in MCO's words.
 #[must_use]
 pub fn image_mismatch(wanted: &DesiredOs, booted: &OsDeployment) -> Option<String> {
     let image = wanted.image.as_deref()?;
@@ -14,7 +14,7 @@ pub fn image_mismatch(wanted: &DesiredOs, booted: &OsDeployment) -> Option<Strin
         .then(|| format!("expected target osImageURL {image:?}, have {have:?}"))
 }
 
-/// What is wrong with the kernel arguments of a machine, in the words of the real daemon.
+/// What is wrong with the kernel arguments of a machine, in MCO's words.
 #[must_use]
 pub fn kernel_arguments_mismatch(wanted: &DesiredOs, command_line: &str) -> Option<String> {
     let missing = kernel_arguments::missing(&wanted.kernel_arguments, command_line);
@@ -22,22 +22,22 @@ pub fn kernel_arguments_mismatch(wanted: &DesiredOs, command_line: &str) -> Opti
         .then(|| format!("missing expected kernel arguments: [{}]", missing.join(" ")))
 }
 
-/// What became of a change once the machine has restarted.
+/// The state of a change after the reboot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BootOutcome {
-    /// It is in force.
+    /// It is in effect.
     Booted,
-    /// It was not put in place: a power cut takes away what was only staged. To be staged again.
+    /// It was lost: a power cut discards what was only staged. Stage it again.
     Lost,
-    /// It is there, or was tried often enough, and something else is running.
+    /// It is deployed, or was staged often enough, and something else runs.
     NotBooted {
         /// What is wrong.
         problem: String,
     },
 }
 
-/// What became of a change of a machine that had booted `was` before. There is no command line where nobody
-/// reads kernel arguments; `attempts` says how often the change has been staged again.
+/// The state of a change on a machine that had booted `was` before. `command_line` is `None` where nothing
+/// reads kernel arguments; `attempts` says how often the change was staged again.
 #[must_use]
 pub fn after_reboot(
     change: &OsChange,
@@ -47,7 +47,7 @@ pub fn after_reboot(
     command_line: Option<&str>,
     attempts: u32,
 ) -> BootOutcome {
-    // By its image, where it has one: the checksum of an image may be another one each time.
+    // By image if there is one: the checksum of an image may differ between imports.
     let target = DesiredOs { image: change.image.clone(), ..DesiredOs::default() };
     let image = image_mismatch(&target, &status.booted);
     let line = command_line.filter(|_| !change.kernel_arguments.is_empty());
@@ -66,8 +66,8 @@ pub fn after_reboot(
     BootOutcome::Lost
 }
 
-/// Kernel arguments that were to go and have not gone: there are more of them than the change leaves. Where the
-/// operating system changes as well, that tells; and others may bring the same arguments along.
+/// Kernel arguments that should be gone and are not: there are more of them than the change leaves. Not
+/// checked if the image changes as well, which is proof enough; and others may add the same arguments.
 fn stale_arguments(change: &OsChange, was: &OsDeployment, booted: &OsDeployment) -> Option<String> {
     if change.image.is_some() || change.checksum.is_some() || was.kernel_arguments.is_empty() {
         return None;
@@ -78,7 +78,7 @@ fn stale_arguments(change: &OsChange, was: &OsDeployment, booted: &OsDeployment)
     (!stale.is_empty()).then(|| format!("unexpected kernel arguments: [{}]", stale.join(" ")))
 }
 
-/// Whether what was to be booted is the default, and something else has been booted.
+/// Whether the new deployment is the default and something else was booted.
 fn is_default_deployment(
     change: &OsChange,
     was: &OsDeployment,
@@ -93,10 +93,10 @@ fn is_default_deployment(
             &change.kernel_arguments.append,
             &deployment.kernel_arguments.join(" "),
         );
-        // Without an image only the arguments tell the two apart.
+        // Without an image only the arguments distinguish the deployments.
         image.map_or_else(
             || {
-                // Some hosts do not say what is to be booted with which.
+                // Some hosts do not report the arguments of each deployment.
                 !deployment.kernel_arguments.is_empty()
                     && missing.is_empty()
                     && stale_arguments(change, was, deployment).is_none()
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_real_daemon() {
+    fn problems_are_described_in_mco_words() {
         let (wanted, booted) = (wanted(Some(A), "a b=1 c"), deployment(B, &[]));
         assert_eq!(
             image_mismatch(&wanted, &booted).unwrap(),
@@ -147,14 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_a_change() {
+    fn the_state_of_a_change() {
         let image = OsChange { image: Some(B.to_owned()), ..OsChange::default() };
         let append = vec!["k=1".to_owned()];
         let kernel_arguments = KernelArgumentsChange { append, ..KernelArgumentsChange::default() };
         let both = OsChange { kernel_arguments: kernel_arguments.clone(), ..image.clone() };
         let only = OsChange { kernel_arguments, ..OsChange::default() };
         let back = OsChange { checksum: Some(A.to_owned()), ..OsChange::default() };
-        // What is kept may be older than the change: it does not count.
+        // A kept deployment may be older than the change and does not count.
         let status = |booted: &str, next: Option<OsDeployment>| OsStatus {
             booted: deployment(booted, &[]),
             kept: vec![deployment(B, &["k=1"])],
@@ -177,7 +177,7 @@ mod tests {
             (&only, status(A, None), with("x k=1"), 0, BootOutcome::Booted),
             (&only, status(A, None), with("x"), 0, BootOutcome::Lost),
             (&only, status(A, Some(k_next)), with("x"), 0, not(missing)),
-            // Where nobody reads them, nobody looks for them.
+            // Where nothing reads arguments, they are not checked.
             (&only, status(A, None), None, 0, BootOutcome::Booted),
             (&back, status(A, None), with(""), 0, BootOutcome::Booted),
             (&back, status(B, Some(a_next)), with(""), 1, BootOutcome::Lost),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_were_only_to_go() {
+    fn a_change_that_only_deletes_arguments() {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
         let change = OsChange {
             kernel_arguments: KernelArgumentsChange {
@@ -200,7 +200,7 @@ mod tests {
             ..OsChange::default()
         };
         let wanted = DesiredOs { kernel_arguments: words(&["q"]), ..DesiredOs::default() };
-        // Whoever installed the machine gave it the argument too: one of the two stays.
+        // The installer added the same argument: one of the two stays.
         let was = deployment(A, &["root=x", "k=1", "k=1", "q"]);
         let (old, new) = (was.clone(), deployment(A, &["root=x", "k=1", "q"]));
         let status = |booted: &OsDeployment, next: Option<&OsDeployment>| OsStatus {
@@ -221,7 +221,7 @@ mod tests {
             let found = after_reboot(&change, &was, &wanted, &status, Some(&line), attempts);
             assert_eq!(found, expected, "{status:?}");
         }
-        // Not where a host does not say what it was booted with.
+        // Not on a host that does not report what it was booted with.
         let unknown = OsDeployment::default();
         let status = status(&old, None);
         let found = after_reboot(&change, &unknown, &wanted, &status, Some("k=1 q"), 0);

@@ -1,6 +1,6 @@
-//! Faults for tests: the process dies at a chosen point between two changes of the disk.
+//! Faults for tests: the process aborts at a chosen point between two changes of the disk.
 
-/// Names the point at which to die, counted from 1. Only programs built for testing look at it.
+/// The number of the point at which to abort, from 1. Only debug builds read it.
 #[cfg(debug_assertions)]
 const VARIABLE: &str = "MACHINIST_FAULT_POINT";
 

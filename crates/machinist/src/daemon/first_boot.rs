@@ -1,8 +1,8 @@
-//! The first boot: does what Ignition could not, joins the home where no kubelet does, and restarts the
-//! machine if it has to.
+//! The first boot: does what Ignition could not, joins the API server where no kubelet does, and says whether
+//! the machine has to reboot. Called by `machinist firstboot`.
 //!
-//! May be cut short at any time: everything is looked at anew by the next run, and the file that says
-//! that something is left to be done goes last.
+//! It may be interrupted at any time: the next run checks everything again, and the file that says that
+//! something is left to do is removed last.
 
 use std::fs;
 use std::path::PathBuf;
@@ -24,106 +24,107 @@ use super::root::{HostRoot, split};
 pub(crate) struct FirstBootOptions {
     /// The root of the machine.
     pub(crate) root: PathBuf,
-    /// The config, if it is not the one that the server has put there.
+    /// The config, if it is not the one that the server has written.
     pub(crate) config: Option<MachineConfig>,
-    /// Whether its files, units and users are written too: there was no Ignition that did.
+    /// Whether to write files, units and users too, because no Ignition did.
     pub(crate) write_files: bool,
-    /// How the machine joins, where no kubelet makes a Node for it.
+    /// How to join, where no kubelet registers a Node.
     pub(crate) join: Option<JoinOptions>,
 }
 
-/// How it went.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FirstBootReport {
-    /// The config; none where nothing is left to be done.
+    /// The config; `None` if nothing was left to do.
     pub(crate) config: Option<String>,
-    /// What changes with the next boot; none where the system beneath the files is as it should be.
+    /// What changes with the next boot; `None` if the OS is as the config says.
     pub(crate) change: Option<String>,
-    /// How many files, links and folders were written in Ignition's place.
+    /// How many files, links and directories were written in Ignition's place.
     pub(crate) written: usize,
-    /// The Node with which the machine has joined.
+    /// The Node with which the machine joined.
     pub(crate) node: Option<String>,
 }
 
 impl FirstBootReport {
-    /// Whether something of it is in force with the next boot only.
+    /// Whether something takes effect only with the next boot.
     pub(crate) fn needs_reboot(&self) -> bool {
         self.change.is_some() || self.written > 0
     }
 }
 
-/// A machine that cannot be as its config says; to try again is of no use.
+/// The machine cannot be as its config says, and a retry does not help.
 #[derive(Debug, thiserror::Error)]
 #[error("the first boot cannot be completed: {0}")]
 pub(crate) struct FirstBootRefused(String);
 
-/// Completes the first boot, all but the restart.
-pub(crate) async fn complete(birth: &FirstBootOptions) -> Result<FirstBootReport> {
-    let root = HostRoot::open(&birth.root)?;
-    let given =
-        birth.config.clone().map_or_else(|| served_config(&root), |config| Ok(Some(config)))?;
-    let Some(config) = given else {
+/// Completes the first boot, except for the reboot.
+pub(crate) async fn complete(options: &FirstBootOptions) -> Result<FirstBootReport> {
+    let root = HostRoot::open(&options.root)?;
+    let config =
+        options.config.clone().map_or_else(|| served_config(&root), |config| Ok(Some(config)))?;
+    let Some(config) = config else {
         return Ok(FirstBootReport { config: None, change: None, written: 0, node: None });
     };
     let name = config.metadata.name.clone().unwrap_or_default();
-    let found = detect::detect(&birth.root);
-    let status = found.os.status().context("cannot see which system this machine has booted")?;
-    let line = found.command_line();
-    let newborn = FirstBootHost {
+    let backend = detect::detect(&options.root);
+    let status = backend.os.status().context("cannot read the booted operating system")?;
+    let command_line = backend.command_line();
+    let host = FirstBootHost {
         booted: &status.booted,
-        command_line: line.as_deref(),
-        fips: detect::fips_enabled(&birth.root),
+        command_line: command_line.as_deref(),
+        fips: detect::fips_enabled(&options.root),
     };
-    let mut change = first_boot_change(&config, newborn).map_err(FirstBootRefused)?;
-    if !found.supports_kernel_arguments && !change.kernel_arguments.is_empty() {
-        tracing::warn!("{}: the kernel arguments of {name} are left out", found.reason);
+    let mut change = first_boot_change(&config, host).map_err(FirstBootRefused)?;
+    if !backend.supports_kernel_arguments && !change.kernel_arguments.is_empty() {
+        let reason = &backend.reason;
+        tracing::warn!(config = name, reason, "skipping the kernel arguments of the config");
         drop_kernel_arguments(&mut change).map_err(FirstBootRefused)?;
     }
-    if let Some(reason) = found.os.refusal(&change) {
+    if let Some(reason) = backend.os.refusal(&change) {
         return Err(FirstBootRefused(reason).into());
     }
-    // Before anything is fetched: the files say from where, and whom to trust.
-    let written = if birth.write_files { write_config(&root, &config)? } else { 0 };
-    let words = (!change.is_empty()).then(|| change.describe());
-    if let Some(words) = &words {
-        tracing::info!("completing the first boot for {name}: {words}");
-        found.os.fetch(&change).context("cannot fetch what the first boot needs")?;
+    // Before the download: the files name mirrors, credentials and certificates.
+    let written = if options.write_files { write_config(&root, &config)? } else { 0 };
+    let description = (!change.is_empty()).then(|| change.describe());
+    if let Some(change_text) = &description {
+        tracing::info!(config = name, change = change_text, "completing the first boot");
+        backend.os.fetch(&change).context("cannot download what the first boot needs")?;
     }
-    // Before the next system is made: what is on the disk now is carried over.
-    let node = match &birth.join {
-        Some(joining) => Some(join(joining).await?),
+    // Before the next OS is staged: it takes over what is on disk now.
+    let node = match &options.join {
+        Some(join_options) => Some(join(join_options).await?),
         None => None,
     };
-    if words.is_some() {
-        found.os.stage(&change, true).context("cannot prepare the next boot")?;
+    if description.is_some() {
+        backend.os.stage(&change, true).context("cannot stage the next boot")?;
     } else if written == 0 {
-        tracing::info!("the machine is as {name} says: no restart is needed");
+        tracing::info!(config = name, "the machine is as its config says: no reboot is needed");
     }
-    if birth.config.is_none() {
-        disable_first_boot(&root, words.is_some())?;
+    if options.config.is_none() {
+        disable_first_boot(&root, description.is_some())?;
     }
-    Ok(FirstBootReport { config: Some(name), change: words, written, node })
+    Ok(FirstBootReport { config: Some(name), change: description, written, node })
 }
 
-/// Writes what Ignition would have; says how much.
+/// Writes what Ignition would have written. Returns the number of changes.
 fn write_config(root: &HostRoot, config: &MachineConfig) -> Result<usize> {
     let report = once::apply_first_config(root, config)?;
     if let Some(reason) = report.refused {
         return Err(FirstBootRefused(reason).into());
     }
     for note in &report.notes {
-        tracing::info!("{note}");
+        tracing::info!(note, "wrote the first config");
     }
     Ok(report.changes.len())
 }
 
-/// The config that the server has left to be completed, if it has.
+/// The config that the server has left to complete, if there is one.
 fn served_config(root: &HostRoot) -> Result<Option<MachineConfig>> {
     if !root.exists(ENCAPSULATED)? {
         return Ok(None);
     }
-    // Not the error's own words: they may hold a piece of the config.
+    // Not the parser's message: it may quote a secret from the config.
     serde_json::from_slice(&root.read(ENCAPSULATED)?).map(Some).map_err(|error| {
         anyhow!(
             "{ENCAPSULATED}: not a MachineConfig (line {}, column {}): put the file back that Ignition wrote, or remove it to leave the machine as it is",
@@ -133,23 +134,23 @@ fn served_config(root: &HostRoot) -> Result<Option<MachineConfig>> {
     })
 }
 
-/// Joins with the kubeconfig that the server gave, and lets go of it: the machine has its own then.
-async fn join(joining: &JoinOptions) -> Result<String> {
-    let given = joining.root.join(KUBECONFIG.trim_start_matches('/'));
-    if !JoinPaths::new(&joining.root).kubeconfig().exists() {
-        join::join(&credentials::read_flattened(&given)?, joining).await?;
+/// Joins with the kubeconfig from the server, and removes it: the machine has its own then.
+async fn join(join_options: &JoinOptions) -> Result<String> {
+    let given = join_options.root.join(KUBECONFIG.trim_start_matches('/'));
+    if !JoinPaths::new(&join_options.root).kubeconfig().exists() {
+        join::join(&credentials::read_flattened(&given)?, join_options).await?;
     }
     match fs::remove_file(&given) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", given.display()))
         }
-        _ => Ok(joining.name.clone()),
+        _ => Ok(join_options.name.clone()),
     }
 }
 
-/// Nothing is left to be done.
-fn disable_first_boot(root: &HostRoot, restarts: bool) -> Result<()> {
-    let done = match restarts {
+/// Removes the file that says that something is left to do.
+fn disable_first_boot(root: &HostRoot, needs_reboot: bool) -> Result<()> {
+    let done = match needs_reboot {
         true => root.rename(ENCAPSULATED, ENCAPSULATED_BACKUP),
         false => root.remove(ENCAPSULATED),
     };

@@ -1,23 +1,23 @@
-//! The daemon: a config on a machine's disk, so that a crash or a power cut at any instant does no
-//! harm. What it does to a disk, and why that is safe, is told in `docs/daemon.md`.
+//! The daemon: brings the disk of a machine to a config, so that a crash or a power cut at any time does no
+//! harm. `docs/daemon.md` explains what it does to a disk and why that is safe.
 //!
-//! | file | does |
+//! | module | does |
 //! |---|---|
-//! | `agent` | the process: it watches its Node and makes the machine so |
-//! | `drift` | what differs from the config, seen as it happens, and put right |
-//! | `health` | whether the machine is well on its new config |
-//! | `os` | the operating system beneath the files: images, kernel arguments; a driver a kind of host |
-//! | `systemd` | reloads, restarts and the like, by D-Bus |
-//! | `join` | an identity, a service and a Node for a machine, and all of it away again |
-//! | `os` | the operating system: images, kernel arguments |
+//! | `agent` | the process that watches its Node |
+//! | `drift` | detects and heals drift |
+//! | `health` | runs health checks on the new config |
+//! | `os` | changes the operating system; a backend for each kind of host |
+//! | `systemd` | reloads and restarts services over D-Bus |
+//! | `join` | gives a machine an identity, a service and a Node, and removes them |
 //! | `preview` | what a change would do |
-//! | `status` | what a machine can say about itself |
+//! | `status` | the status of the machine without an API server |
 //! | `state` | the daemon's own files |
-//! | `first_boot` | what Ignition could not do |
-//! | [`once`] | one config to one root, and nothing else |
-//! | `root` | everything beneath one folder, with no link followed out of it |
-//! | `journal` | what is about to happen, on disk before it happens |
-//! | `apply` | the steps of a plan, and the way back |
+//! | `first_boot` | completes what Ignition could not do |
+//! | [`once`] | applies one config to one root |
+//! | [`transaction`] | recovers, plans and commits a change |
+//! | `root` | paths beneath one directory, without following links out of it |
+//! | `journal` | the plan of a change, on disk before it begins |
+//! | `apply` | performs and undoes the steps of a plan |
 
 pub(crate) mod agent;
 mod apply;

@@ -1,4 +1,4 @@
-//! What a change would do to this machine: the plan as an artefact, without doing anything.
+//! What a change would do to this machine, without doing it. Called by `machinist daemon preview`.
 
 use std::path::Path;
 
@@ -26,23 +26,23 @@ use super::transaction::{self, FsChange};
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChangePreview {
-    /// The config that the machine has.
+    /// The current config.
     pub(crate) from: String,
-    /// The config that it would have.
+    /// The new config.
     pub(crate) to: String,
-    /// What would happen to the operating system, in words.
+    /// What would change in the operating system.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) os_changes: Vec<String>,
-    /// Why it would refuse.
+    /// Why the machine would refuse it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
-    /// What would change on the disk, in order.
+    /// The changes of the disk, in order.
     pub(crate) changes: Vec<FsChange>,
-    /// What would be done after that.
+    /// The actions after that.
     pub(crate) actions: Vec<DisruptionAction>,
-    /// Whether the machine would be emptied first.
+    /// Whether the machine would be drained first.
     pub(crate) needs_drain: bool,
-    /// What would be left out or is odd.
+    /// What would be left out or is unusual.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
 }
@@ -96,7 +96,7 @@ pub(crate) fn preview(
     Ok(preview)
 }
 
-/// What would change beneath the files.
+/// What would change in the operating system.
 fn os_change(path: &Path, old: &MachineConfig, new: &MachineConfig) -> Result<os::OsChange> {
     let (old, new) = (DesiredOs::from_config(old), DesiredOs::from_config(new));
     if old == new {
@@ -105,7 +105,7 @@ fn os_change(path: &Path, old: &MachineConfig, new: &MachineConfig) -> Result<os
     Ok(os::OsChange::between(&old, &new, &detect::detect(path).os.status()?.booted))
 }
 
-/// The config that a machine is to have, and what is said about changes.
+/// The desired config of a machine, and the settings for disruptions.
 pub(crate) async fn desired(
     client: &Client,
     node: &str,
@@ -115,7 +115,7 @@ pub(crate) async fn desired(
     let desired = NodeView(&found).desired_config();
     anyhow::ensure!(
         !desired.is_empty(),
-        "Node {node}: nobody has said yet which config it is to have"
+        "Node {node}: no config is assigned yet: wait for the controller, or check that the Node is in a pool"
     );
     let configs: Api<MachineConfig> = Api::all(client.clone());
     let config = if desired == machinist_core::apply::EMPTY_CONFIG_NAME {

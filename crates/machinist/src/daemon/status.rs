@@ -1,5 +1,4 @@
-//! What a machine can say about itself without asking anybody: from its disk, and from what its daemon
-//! noted last.
+//! The status of this machine without an API server: from its disk, and from the last note of its daemon.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +8,7 @@ use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
 use machinist_core::daemon::actions;
 use machinist_core::drift::{self, DriftFinding, DriftReference};
 use machinist_core::os::OsStatus;
-use machinist_core::versioned::{self, VersionedFileError};
+use machinist_core::versioned;
 use serde::{Deserialize, Serialize};
 
 use super::health;
@@ -21,12 +20,12 @@ use super::root::HostRoot;
 use super::state::{self, DiskState};
 use super::systemd::Systemd;
 
-/// Where the daemon notes what it does; gone after a restart of the machine.
+/// Where the daemon notes what it does; gone after a reboot.
 const NOTE_PATH: &str = "run/machinist/status.json";
 /// The version of the note that this version writes.
 const NOTE_VERSION: u32 = 1;
 
-/// What the daemon noted last.
+/// The last note of the daemon.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DaemonNote {
@@ -34,24 +33,24 @@ pub(crate) struct DaemonNote {
     pub(crate) node: String,
     /// `Done`, `Working`, `Degraded` or `Unreconcilable`.
     pub(crate) state: String,
-    /// Why.
+    /// The reason of the state.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) reason: String,
-    /// The config that is wanted of the machine.
+    /// The desired config.
     pub(crate) desired: String,
-    /// Whom the daemon waits for.
+    /// The request that the daemon waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waiting: Option<String>,
 }
 
 impl DaemonNote {
-    /// Notes it. That it cannot be noted is no reason to stop.
+    /// Writes the note. A failure is not worth stopping for.
     pub(super) fn write(&self, root: &Path) {
         let path = root.join(NOTE_PATH);
         let part = path.with_extension("part");
         let write = || {
-            if let Some(folder) = path.parent() {
-                fs::create_dir_all(folder)?;
+            if let Some(directory) = path.parent() {
+                fs::create_dir_all(directory)?;
             }
             fs::write(&part, versioned::to_json(NOTE_VERSION, self)?)?;
             fs::rename(&part, &path)
@@ -64,11 +63,8 @@ impl DaemonNote {
     /// The last note, if there is one. A damaged note is ignored; that of a newer daemon is an error.
     fn read(root: &Path) -> Result<Option<Self>> {
         let Ok(bytes) = fs::read(root.join(NOTE_PATH)) else { return Ok(None) };
-        match versioned::from_json(&format!("/{NOTE_PATH}"), NOTE_VERSION, &bytes) {
-            Ok(note) => Ok(Some(note)),
-            Err(VersionedFileError::Invalid { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let read = versioned::from_json(&format!("/{NOTE_PATH}"), NOTE_VERSION, &bytes);
+        Ok(versioned::ignore_damage(read)?)
     }
 }
 
@@ -78,11 +74,11 @@ impl DaemonNote {
 pub(crate) struct IncompleteChange {
     /// The config that it leads to.
     pub(crate) config: String,
-    /// The config before.
+    /// The previous config.
     pub(crate) previous: String,
-    /// What is left to be done, in words.
+    /// The actions that are left to do.
     pub(crate) actions: String,
-    /// Whether the machine has to restart.
+    /// Whether the machine has to reboot.
     pub(crate) needs_reboot: bool,
 }
 
@@ -92,12 +88,12 @@ pub(crate) struct IncompleteChange {
 pub(crate) struct MachineOsStatus {
     /// `ostree`, `rpm-ostree`, `bootc` or `plain`.
     pub(crate) backend: &'static str,
-    /// Why this one.
+    /// Why this backend.
     pub(crate) reason: String,
-    /// What is booted, what comes next, what is kept.
+    /// What is booted, staged and kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<OsStatus>,
-    /// Why that is not known.
+    /// Why the status is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
 }
@@ -113,39 +109,39 @@ impl MachineOsStatus {
     }
 }
 
-/// What a machine can say about itself.
+/// The status of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MachineStatus {
-    /// What the daemon noted last; none where it has not run since the machine started.
+    /// The last note of the daemon; `None` if it has not run since the boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) daemon: Option<DaemonNote>,
-    /// How systemd says its service is; none where there is none.
+    /// The state of the service; `None` if there is no service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<String>,
-    /// The config on the disk.
+    /// The config on disk.
     pub(crate) current: String,
     /// Its operating system.
     pub(crate) os: MachineOsStatus,
     /// A change that is not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pending: Option<IncompleteChange>,
-    /// Whether a change was interrupted and has to be put right.
+    /// Whether a change was interrupted and has to be recovered.
     pub(crate) interrupted: bool,
-    /// Whether everything is to be written anew.
+    /// Whether the force file asks to rewrite everything.
     pub(crate) force_rewrite: bool,
-    /// How the disk differs from its config, in words.
+    /// How the disk differs from its config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mismatch: Option<String>,
     /// All differences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) findings: Vec<DriftFinding>,
-    /// The config that the machine went back from, and why.
+    /// The config that the machine rolled back from, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failed_config: Option<String>,
 }
 
-/// How the service of the daemon is.
+/// The state of the daemon's service.
 async fn service_state(path: &Path) -> Option<String> {
     if !JoinPaths::new(path).unit_file(SERVICE).exists() {
         return None;
@@ -153,7 +149,7 @@ async fn service_state(path: &Path) -> Option<String> {
     Systemd::connect(path).await.ok()??.active_state(SERVICE).await.ok()
 }
 
-/// Looks.
+/// Gathers the status of a machine.
 pub(crate) async fn gather(path: &Path) -> Result<MachineStatus> {
     let root = HostRoot::open_read_only(path)?;
     let state = DiskState::read(&root)?;

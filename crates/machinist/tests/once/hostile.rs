@@ -34,10 +34,10 @@ fn paths_that_climb_or_are_the_daemons_are_turned_down() {
         ("etc/x", "storage.files.0.path"),
         ("/etc/x/", "storage.files.0.path"),
         ("/", "folder"),
-        ("/etc/machine-config-daemon/currentconfig", "own file"),
-        ("/etc/machine-config-daemon/orig/etc/x", "own file"),
-        ("/etc/.machinist-journal", "own file"),
-        ("/etc/machine-config-daemon/machinist-failed.json", "own file"),
+        ("/etc/machine-config-daemon/currentconfig", "the daemon itself"),
+        ("/etc/machine-config-daemon/orig/etc/x", "the daemon itself"),
+        ("/etc/.machinist-journal", "the daemon itself"),
+        ("/etc/machine-config-daemon/machinist-failed.json", "the daemon itself"),
     ] {
         assert_turned_down(&OnceFixture::new(), &file(path), reason);
     }
@@ -112,7 +112,7 @@ fn what_is_in_the_way_is_named() {
             .success()
     );
     assert!(Command::new("mkfifo").arg(site.path("etc/pipe")).status().unwrap().success());
-    assert_turned_down(&site, &file("/etc/folder"), "a folder");
+    assert_turned_down(&site, &file("/etc/folder"), "a directory");
     assert_turned_down(&site, &file("/etc/device"), "a device");
     assert_turned_down(&site, &file("/etc/pipe"), "a device, socket or pipe");
     assert_turned_down(&site, &file("/etc/motd/x"), "not a directory");

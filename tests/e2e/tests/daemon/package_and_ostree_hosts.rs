@@ -127,7 +127,7 @@ fn a_host_without_a_boot_loader_reports_it_and_continues() {
     fixture.wait_done(&machine, &config);
     assert_eq!(machine.boots(), boots + 1);
     let reason = status(&machine)["os"]["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("no boot loader that can be told of kernel arguments"), "{reason}");
+    assert!(reason.contains("no boot loader that accepts kernel arguments"), "{reason}");
 
     // The plan for another config is shown without applying it.
     let plan = |spec: &Value| {

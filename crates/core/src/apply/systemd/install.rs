@@ -8,10 +8,10 @@ use super::super::overlay::TreeOverlay;
 use super::search::{UnitFile, find_unit};
 use super::{UNITS_DIR, is_template, is_unit_name, links};
 
-/// Done, or what systemd would say instead.
+/// Success, or what systemctl would print.
 pub(super) type SystemctlResult = Result<(), String>;
 
-/// Enables units: makes the links of their `[Install]` sections.
+/// Enables units: creates the links of their `[Install]` sections.
 pub(super) fn enable(
     names: &[&str],
     view: &mut TreeOverlay,
@@ -19,7 +19,7 @@ pub(super) fn enable(
     install(names, false, view)
 }
 
-/// The same for a preset, which passes over what cannot be.
+/// Enables units for a preset, which skips what is not possible.
 pub(super) fn enable_for_preset(
     names: &[&str],
     view: &mut TreeOverlay,
@@ -69,7 +69,7 @@ fn make_links(
     let install = &found.install;
     for alias in &install.alias {
         let mut alias = expand_specifiers(alias, &found.name);
-        // The alias of an instance is one too.
+        // The alias of an instance is an instance too.
         if let Some(instance) = instance_of(&found.name)
             && is_template(&alias)
         {
@@ -113,7 +113,7 @@ fn make_links(
     Ok(Ok(()))
 }
 
-/// Whether one unit can be an alias of another: of the same kind, with an instance or without.
+/// Whether one unit can be an alias of another: same type, both with or both without an instance.
 fn is_valid_alias(alias: &str, unit: &str) -> bool {
     let kind = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let may_have = ["service", "socket", "target", "device", "timer", "path"];
@@ -133,7 +133,7 @@ fn instance_of(name: &str) -> Option<&str> {
     rest.rsplit_once('.').map(|(instance, _)| instance).filter(|instance| !instance.is_empty())
 }
 
-/// The specifiers that a unit's name gives.
+/// The specifiers that a unit's name expands to.
 fn expand_specifiers(text: &str, unit: &str) -> String {
     let stem = unit.rsplit_once('.').map_or(unit, |(stem, _)| stem);
     let (prefix, instance) = stem.split_once('@').unwrap_or((stem, ""));
@@ -157,7 +157,7 @@ fn expand_specifiers(text: &str, unit: &str) -> String {
     out
 }
 
-/// Disables units: removes every link to them and to the units that go along with them.
+/// Disables units: removes every link to them and to the units in their `Also=`.
 pub(super) fn disable(
     names: &[&str],
     view: &mut TreeOverlay,

@@ -24,25 +24,25 @@ pub(super) use verify::{enablement_mismatches, foreign_mask};
 pub(super) struct UnitsChange<'a> {
     pub(super) old: &'a Config,
     pub(super) new: &'a Config,
-    /// Units of the new config of which a file is there.
+    /// Units of the new config that have a file.
     pub(super) with_files: BTreeSet<String>,
-    /// Links as they were before units were taken out to be written anew.
+    /// Links as they were before units were disabled to be rewritten.
     pub(super) links_before: UnitLinks,
 }
 
 impl UnitsChange<'_> {
-    /// Whether there is a file of the unit: its own, or one that was there and still is.
+    /// Whether the unit has a file: its own, or one of the host.
     fn has_unit_file(&self, unit: &Unit, view: &mut TreeOverlay) -> Result<bool, ApplyError> {
         let was_there = self.with_files.contains(&unit.name);
         Ok(has_contents(unit) || (was_there && search::has_unit_file(&unit.name, view)?))
     }
 }
 
-/// Links by path, with where they point.
+/// Links by path, with their targets.
 type UnitLinks = BTreeMap<String, String>;
 
-/// A unit that leaves the config gets its links back as they were before, or, where that is not
-/// known, as the presets say.
+/// Restores the links of a unit that leaves the config, or applies the presets if the previous links are
+/// not known.
 pub(super) fn release_units(
     old: &Config,
     new: &Config,
@@ -55,14 +55,14 @@ pub(super) fn release_units(
             continue;
         }
         let Some(before) = record.units.remove(&unit.name) else {
-            // As the real daemon does; that the unit is not known is no error.
+            // As MCO does. An unknown unit is not an error.
             let _ = preset::apply_preset(&unit.name, view)?;
             continue;
         };
         for (path, target) in before {
             match target {
                 Some(target) => {
-                    let owner = view.style.owner;
+                    let owner = view.defaults.owner;
                     view.set_with_parents(&path, FsNode::Link { target, owner })?;
                 }
                 None => links::remove_link(&path, view)?,
@@ -72,7 +72,7 @@ pub(super) fn release_units(
     Ok(())
 }
 
-/// Which units of the config systemd knows a file of.
+/// The units of the config for which systemd finds a file.
 pub(super) fn units_with_files(
     new: &Config,
     view: &mut TreeOverlay,
@@ -86,8 +86,8 @@ pub(super) fn units_with_files(
     Ok(listed)
 }
 
-/// Units that are enabled and get another file, or lose theirs, are disabled first: the new file may
-/// say otherwise where they belong. Gives all links as they were.
+/// Disables units that are enabled and get another file or lose theirs: the new file may have another
+/// `[Install]` section. Returns all links as they were.
 pub(super) fn disable_before_rewrite(
     old: &Config,
     new: &Config,
@@ -116,8 +116,8 @@ pub(super) fn disable_before_rewrite(
     Ok(all)
 }
 
-/// Enables, disables and presets what the config says, and remembers what was there before.
-/// What was left out comes back in words.
+/// Enables, disables and presets units as the config says, and records the previous links. Returns notes
+/// about what was left out.
 pub(super) fn apply_enablement(
     change: &UnitsChange,
     view: &mut TreeOverlay,
@@ -130,7 +130,7 @@ pub(super) fn apply_enablement(
         match unit.enabled {
             None => {
                 let count = view.change_count();
-                // A drop-in may be for a unit that is not there: no error.
+                // A drop-in may be for a unit that does not exist: not an error.
                 let _ = preset::apply_preset(&unit.name, view)?;
                 if view.change_count() != count {
                     record_link_changes(&unit.name, &mut known, view, record)?;
@@ -165,8 +165,7 @@ pub(super) fn apply_enablement(
     Ok(notes)
 }
 
-/// Enables and disables what the config says as if every unit of it were new. Those of which it says
-/// nothing are left alone.
+/// Enables and disables units as if all of them were new. Units without `enabled` are left alone.
 pub(super) fn reapply_enablement(
     config: &Config,
     view: &mut TreeOverlay,
@@ -185,7 +184,7 @@ pub(super) fn reapply_enablement(
     )
 }
 
-/// Links that changed belong to the unit for which they did.
+/// Assigns changed links to the unit that changed them.
 fn record_link_changes(
     unit: &str,
     known: &mut UnitLinks,
@@ -206,14 +205,14 @@ fn record_link_changes(
     Ok(())
 }
 
-/// The units of the new config that the old one does not have just so.
+/// The units of the new config that the old one does not have in the same form.
 fn changed<'a>(old: &'a Config, new: &'a Config) -> impl Iterator<Item = &'a Unit> {
     let known: BTreeMap<&str, &Unit> =
         old.systemd.units.iter().map(|unit| (unit.name.as_str(), unit)).collect();
     new.systemd.units.iter().filter(move |unit| known.get(unit.name.as_str()) != Some(unit))
 }
 
-/// The last part of a path.
+/// The last component of a path.
 fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
@@ -230,7 +229,7 @@ fn is_template(name: &str) -> bool {
     name.split_once('@').is_some_and(|(_, rest)| rest.starts_with('.'))
 }
 
-/// Whether a name is one of a unit.
+/// Whether a name is a valid unit name.
 fn is_unit_name(name: &str) -> bool {
     let Some((stem, suffix)) = name.rsplit_once('.') else { return false };
     let kinds = [
@@ -250,7 +249,7 @@ fn is_unit_name(name: &str) -> bool {
     !stem.is_empty() && kinds.contains(&suffix) && name.len() < 256 && stem.chars().all(is_plain)
 }
 
-/// The real place of the folder of units.
+/// The directory of units, with links resolved.
 fn units_dir(view: &mut TreeOverlay) -> Result<String, ApplyError> {
     let below = view.resolve(&format!("{UNITS_DIR}/x"))?;
     Ok(super::overlay::parent_dir(&below).to_owned())

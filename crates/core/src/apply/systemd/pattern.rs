@@ -5,7 +5,7 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     let (mut at, mut in_name) = (0, 0);
-    // Where to go on when a star has to take one letter more.
+    // Where to continue when a star has to match one more character.
     let mut retry: Option<(usize, usize)> = None;
     while in_name < name.len() {
         match match_one(&pattern, at, name[in_name]) {
@@ -29,7 +29,7 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
 
 enum GlobStep {
     Star,
-    /// The letter fits; the pattern goes on here.
+    /// The character matches; the pattern continues here.
     Letter(usize),
 }
 
@@ -46,8 +46,8 @@ fn match_one(pattern: &[char], at: usize, letter: char) -> Option<GlobStep> {
     }
 }
 
-/// Whether a letter is in the set that begins here, and where the pattern goes on; nothing where
-/// the set has no end.
+/// Whether a character is in the set that begins here, and where the pattern continues; `None` if the
+/// set does not end.
 fn match_set(pattern: &[char], at: usize, letter: char) -> Option<(bool, usize)> {
     let is_not = matches!(pattern.get(at + 1), Some('!' | '^'));
     let first = at + 1 + usize::from(is_not);

@@ -1,4 +1,4 @@
-//! Presets: what the vendor and the administrator want for a unit nobody speaks about.
+//! Presets: what vendor and administrator want for a unit that no config mentions.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::install::{self, SystemctlResult};
 use super::search::find_unit;
 use super::{is_template, pattern, template_of};
 
-/// Where presets are; the first folder that has a file of some name wins.
+/// Where presets are. The first directory that has a file of some name wins.
 const PRESET_DIRS: [&str; 4] = [
     "/etc/systemd/system-preset",
     "/usr/local/lib/systemd/system-preset",
@@ -17,16 +17,16 @@ const PRESET_DIRS: [&str; 4] = [
     "/usr/lib/systemd/system-preset",
 ];
 
-/// What presets say about a unit.
+/// What the presets say about a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PresetAction {
-    /// It is enabled; a template, with these instances.
+    /// Enabled; a template, with these instances.
     Enable(Vec<String>),
-    /// It is disabled.
+    /// Disabled.
     Disable,
 }
 
-/// Enables or disables a unit as the presets say. Gives what systemd would say where it cannot.
+/// Enables or disables a unit as the presets say. Returns what systemctl would print if it cannot.
 pub(super) fn apply_preset(
     name: &str,
     view: &mut TreeOverlay,
@@ -37,7 +37,7 @@ pub(super) fn apply_preset(
     if found.is_masked {
         return Ok(Err(format!("Unit file {} is masked.", found.path)));
     }
-    // An alias has no say.
+    // Presets ignore aliases.
     if found.name != name {
         return Ok(Ok(()));
     }
@@ -55,8 +55,8 @@ pub(super) fn apply_preset(
 
 fn preset_action(name: &str, view: &mut TreeOverlay) -> Result<PresetAction, ApplyError> {
     let mut files = BTreeMap::new();
-    for folder in PRESET_DIRS {
-        let place = view.resolve(&format!("{folder}/x"))?;
+    for directory in PRESET_DIRS {
+        let place = view.resolve(&format!("{directory}/x"))?;
         let place = parent_dir(&place).to_owned();
         if !matches!(view.node(&place)?, FsNode::Directory { .. }) {
             continue;
@@ -80,7 +80,7 @@ fn parse_preset_line(line: &str, name: &str) -> Option<PresetAction> {
     let verb = words.next().filter(|word| !word.starts_with(['#', ';']))?;
     let glob = words.next()?;
     let instances: Vec<&str> = words.collect();
-    // A rule for a template may name the instances that it is for.
+    // A rule for a template may name its instances.
     let is_instance = template_of(name).is_some_and(|template| template == glob)
         && instances.iter().any(|instance| name.contains(&format!("@{instance}.")));
     let matches = is_instance || pattern::matches(glob, name);

@@ -1,11 +1,11 @@
-//! Finding the file of a unit, and what it says about installing it.
+//! Finds the file of a unit, and reads its `[Install]` section.
 
 use super::super::error::ApplyError;
 use super::super::fs_node::FsNode;
 use super::super::overlay::TreeOverlay;
 use super::{file_name, is_unit_name, template_of};
 
-/// Where vendors put units. Systems that keep `/lib` apart name it in their links.
+/// Where vendors install units. Systems with a separate `/lib` name it in their links.
 const VENDOR_UNIT_DIRS: [&str; 3] =
     ["/usr/local/lib/systemd/system", "/lib/systemd/system", "/usr/lib/systemd/system"];
 /// Where a masked unit points.
@@ -16,7 +16,7 @@ const DEV_NULL: &str = "/dev/null";
 pub(super) struct UnitFile {
     /// Its own name, not that of an alias.
     pub(super) name: String,
-    /// Its file, as a link to it says.
+    /// Its file, as a link names it.
     pub(super) path: String,
     /// Whether it is masked.
     pub(super) is_masked: bool,
@@ -34,21 +34,21 @@ pub(super) struct InstallSection {
     pub(super) default_instance: Option<String>,
 }
 
-/// The folders of units in the order in which they are searched.
+/// The directories of units, in search order.
 pub(super) fn unit_dirs(view: &mut TreeOverlay) -> Result<Vec<String>, ApplyError> {
-    let mut folders = vec![super::UNITS_DIR.to_owned()];
+    let mut directories = vec![super::UNITS_DIR.to_owned()];
     let merged =
         view.resolve("/lib/systemd/system/x")? == view.resolve("/usr/lib/systemd/system/x")?;
-    for folder in VENDOR_UNIT_DIRS {
+    for directory in VENDOR_UNIT_DIRS {
         // Where /lib is a link to /usr/lib, one of the two is enough: the one that links name.
         let is_other_name = merged
-            && folder
+            && directory
                 == if links_use_lib(view)? { VENDOR_UNIT_DIRS[2] } else { VENDOR_UNIT_DIRS[1] };
         if !is_other_name {
-            folders.push(folder.to_owned());
+            directories.push(directory.to_owned());
         }
     }
-    Ok(folders)
+    Ok(directories)
 }
 
 /// Whether links on this machine name units by `/lib`, as on Debian up to 12, rather than `/usr/lib`.
@@ -62,12 +62,12 @@ fn links_use_lib(view: &mut TreeOverlay) -> Result<bool, ApplyError> {
 }
 
 fn detect_lib_links(view: &mut TreeOverlay) -> Result<bool, ApplyError> {
-    let folder = super::units_dir(view)?;
-    for name in view.entries(&folder)? {
+    let directory = super::units_dir(view)?;
+    for name in view.entries(&directory)? {
         if !name.ends_with(".wants") {
             continue;
         }
-        let wants = format!("{folder}/{name}");
+        let wants = format!("{directory}/{name}");
         for link in view.entries(&wants)? {
             if let FsNode::Link { target, .. } = view.node(&format!("{wants}/{link}"))? {
                 if target.starts_with("/lib/") {
@@ -98,8 +98,8 @@ fn detect_lib_links(view: &mut TreeOverlay) -> Result<bool, ApplyError> {
 
 /// Whether systemd lists a file of this name.
 pub(super) fn has_unit_file(name: &str, view: &mut TreeOverlay) -> Result<bool, ApplyError> {
-    for folder in unit_dirs(view)? {
-        let path = view.resolve(&format!("{folder}/{name}"))?;
+    for directory in unit_dirs(view)? {
+        let path = view.resolve(&format!("{directory}/{name}"))?;
         if matches!(view.node(&path)?, FsNode::File { .. } | FsNode::Link { .. }) {
             return Ok(true);
         }
@@ -107,15 +107,15 @@ pub(super) fn has_unit_file(name: &str, view: &mut TreeOverlay) -> Result<bool, 
     Ok(false)
 }
 
-/// Finds a unit; links to other units are followed.
+/// Finds a unit, and follows links to other units.
 pub(super) fn find_unit(
     name: &str,
     view: &mut TreeOverlay,
 ) -> Result<Option<UnitFile>, ApplyError> {
-    let folders = unit_dirs(view)?;
+    let directories = unit_dirs(view)?;
     let mut name = name.to_owned();
     for _ in 0..8 {
-        let Some((path, node)) = find_file(&name, &folders, view)? else { return Ok(None) };
+        let Some((path, node)) = find_file(&name, &directories, view)? else { return Ok(None) };
         match node {
             FsNode::Link { target, .. } if target == DEV_NULL => {
                 return Ok(Some(UnitFile { name, path, is_masked: true, ..UnitFile::default() }));
@@ -126,7 +126,7 @@ pub(super) fn find_unit(
                 } else {
                     format!("{}/{target}", super::super::overlay::parent_dir(&path))
                 };
-                let inside = folders.iter().any(|folder| is_in(&full, folder));
+                let inside = directories.iter().any(|directory| is_in(&full, directory));
                 let own = file_name(&full) == name
                     || Some(file_name(&full)) == template_of(&name).as_deref();
                 if inside && !own && is_unit_name(file_name(&full)) {
@@ -135,13 +135,13 @@ pub(super) fn find_unit(
                 }
                 let Ok(real) = view.resolve(&full) else { return Ok(None) };
                 let Some(text) = view.text(&real)? else { return Ok(None) };
-                let install = read_install(&name, &text, &folders, view)?;
+                let install = read_install(&name, &text, &directories, view)?;
                 return Ok(Some(UnitFile { name, path, is_masked: false, install }));
             }
             _ => {
                 let real = view.resolve(&path)?;
                 let text = view.text(&real)?.unwrap_or_default();
-                let install = read_install(&name, &text, &folders, view)?;
+                let install = read_install(&name, &text, &directories, view)?;
                 return Ok(Some(UnitFile { name, path, is_masked: text.is_empty(), install }));
             }
         }
@@ -149,18 +149,19 @@ pub(super) fn find_unit(
     Ok(None)
 }
 
-fn is_in(path: &str, folder: &str) -> bool {
-    path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/') && !rest[1..].contains('/'))
+fn is_in(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory)
+        .is_some_and(|rest| rest.starts_with('/') && !rest[1..].contains('/'))
 }
 
 fn find_file(
     name: &str,
-    folders: &[String],
+    directories: &[String],
     view: &mut TreeOverlay,
 ) -> Result<Option<(String, FsNode)>, ApplyError> {
     for name in std::iter::once(name.to_owned()).chain(template_of(name)) {
-        for folder in folders {
-            let path = format!("{folder}/{name}");
+        for directory in directories {
+            let path = format!("{directory}/{name}");
             let real = view.resolve(&path)?;
             let node = view.node(&real)?;
             if matches!(node, FsNode::File { .. } | FsNode::Link { .. }) {
@@ -171,19 +172,19 @@ fn find_file(
     Ok(None)
 }
 
-/// The `[Install]` section of a unit and of its drop-ins.
+/// The `[Install]` section of a unit and its drop-ins.
 fn read_install(
     name: &str,
     text: &str,
-    folders: &[String],
+    directories: &[String],
     view: &mut TreeOverlay,
 ) -> Result<InstallSection, ApplyError> {
     let mut install = InstallSection::default();
     add_install_lines(&mut install, text);
     let mut dropins = std::collections::BTreeMap::new();
-    for folder in folders.iter().rev() {
+    for directory in directories.iter().rev() {
         for unit in template_of(name).into_iter().chain([name.to_owned()]) {
-            let place = view.resolve(&format!("{folder}/{unit}.d/x"))?;
+            let place = view.resolve(&format!("{directory}/{unit}.d/x"))?;
             let place = super::super::overlay::parent_dir(&place).to_owned();
             if !matches!(view.node(&place)?, FsNode::Directory { .. }) {
                 continue;
@@ -231,7 +232,7 @@ fn add_install_lines(install: &mut InstallSection, text: &str) {
     }
 }
 
-/// Lines without comments, those that end in a backslash joined with the next.
+/// Lines without comments; lines that end in a backslash are joined with the next.
 fn logical_lines(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut goes_on = false;

@@ -1,4 +1,4 @@
-//! Whether units are enabled as a config says.
+//! Compares the enablement of units with a config.
 
 use std::collections::BTreeSet;
 
@@ -9,21 +9,21 @@ use super::super::overlay::TreeOverlay;
 use super::{file_name, install, links, search, template_of};
 use crate::ignition::schema::{Config, Unit};
 
-/// A unit that is not enabled as it should be.
+/// A unit whose enablement differs from the config.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EnablementMismatch {
     /// The unit.
     pub unit: String,
-    /// The link that tells it.
+    /// The link that shows it.
     pub path: String,
-    /// Whether the unit is to be enabled.
+    /// Whether the unit should be enabled.
     pub wanted: bool,
-    /// What systemd says instead: `enabled`, `disabled` or `masked`.
+    /// What systemd reports: `enabled`, `disabled` or `masked`.
     pub found: &'static str,
 }
 
-/// Units that are not enabled as the config says. The view holds what the config wants of files, so
-/// that a unit whose file was changed is judged by what it should be.
+/// Units whose enablement differs from the config. The view contains the files that the config wants, so
+/// that a unit with a changed file is judged by the file it should have.
 pub(in super::super) fn enablement_mismatches(
     config: &Config,
     view: &mut TreeOverlay,
@@ -71,8 +71,8 @@ pub(in super::super) fn enablement_mismatches(
     Ok(all)
 }
 
-/// The link by which somebody has masked a unit that is to be enabled and of whose file the config
-/// says nothing.
+/// The link with which someone masked a unit that should be enabled and whose file the config does not
+/// manage.
 pub(in super::super) fn foreign_mask(
     unit: &Unit,
     view: &mut TreeOverlay,

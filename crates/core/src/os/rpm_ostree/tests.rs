@@ -1,4 +1,4 @@
-//! Exact calls, and answers as rpm-ostree 2024.x on RHCOS 9 and Fedora CoreOS gives them.
+//! The exact calls, and the output of rpm-ostree 2024.x on RHCOS 9 and Fedora CoreOS.
 
 use super::*;
 use crate::os::KernelArgumentsChange;

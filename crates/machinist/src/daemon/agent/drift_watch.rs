@@ -149,7 +149,7 @@ impl Agent {
         {
             systemd.daemon_reload().await?;
         }
-        let message = format!("{} differences were put right", healed.changes.len());
+        let message = format!("healed {} differences", healed.changes.len());
         self.reporter.event(node, "ConfigDriftHealed", message);
         Ok(())
     }

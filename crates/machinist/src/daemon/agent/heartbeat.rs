@@ -1,5 +1,5 @@
-//! The Node of a host on which no kubelet looks after it: made when the daemon starts, and kept ready
-//! with a request every few minutes.
+//! The Node of a host without kubelet: registered when the daemon starts, and kept ready with a request every
+//! few minutes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 use super::own_node::with_timeout;
 
-/// How often the Node says that the machine is there.
+/// How often the Node is reported as ready.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(300);
-/// How long to wait before a home that does not answer is asked again.
+/// The pause after the API server did not respond.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// What a Node is made with.
+/// What a Node is registered with.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct NodeRegistration {
     /// Its labels.
@@ -30,7 +30,7 @@ pub(crate) struct NodeRegistration {
     pub(crate) root: PathBuf,
 }
 
-/// Keeps the Node of a machine.
+/// Keeps the Node of a machine ready.
 #[derive(Clone)]
 pub(super) struct NodeHeartbeat {
     client: Client,
@@ -43,13 +43,13 @@ impl NodeHeartbeat {
         Self { client, name, registration }
     }
 
-    /// Makes the Node where there is none, and says that it is ready. Goes on until it has.
+    /// Registers the Node if there is none, and reports it as ready. Retries until it succeeds.
     pub(super) async fn register(&self) {
         loop {
             match self.try_register().await {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!("cannot register Node {}: {error:#}", self.name);
+                    tracing::warn!(error = %format_args!("{error:#}"), node = self.name, "cannot register the Node");
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
@@ -61,8 +61,8 @@ impl NodeHeartbeat {
         if with_timeout(api.get_opt(&self.name)).await?.is_none() {
             let node = new_node(&self.name, &self.registration.labels);
             match with_timeout(api.create(&PostParams::default(), &node)).await {
-                Ok(_) => tracing::info!("registered Node {}", self.name),
-                Err(error) => return Err(error).context("cannot create it"),
+                Ok(_) => tracing::info!(node = self.name, "registered the Node"),
+                Err(error) => return Err(error).context("cannot create the Node"),
             }
         }
         let info = system_info(&self.registration.root);
@@ -73,22 +73,22 @@ impl NodeHeartbeat {
         .await
     }
 
-    /// Says for ever that the machine is there.
+    /// Reports the machine as ready, forever.
     pub(super) async fn run(self) {
         loop {
             tokio::time::sleep(HEARTBEAT_INTERVAL).await;
             let ready = ready_condition(true, "the daemon of the machine runs");
             if let Err(error) = self.patch_status(json!({"conditions": [ready]})).await {
-                tracing::debug!("cannot say that the machine is there: {error:#}");
+                tracing::debug!(error = %format_args!("{error:#}"), "cannot report the machine as ready");
             }
         }
     }
 
-    /// Says that the machine goes down.
+    /// Reports that the machine shuts down.
     pub(super) async fn report_shutdown(&self) {
         let ready = ready_condition(false, "the machine restarts");
         if let Err(error) = self.patch_status(json!({"conditions": [ready]})).await {
-            tracing::debug!("cannot say that the machine goes down: {error:#}");
+            tracing::debug!(error = %format_args!("{error:#}"), "cannot report the shutdown");
         }
     }
 
@@ -101,7 +101,7 @@ impl NodeHeartbeat {
     }
 }
 
-/// A Node as it is made.
+/// A new Node.
 pub(crate) fn new_node(name: &str, labels: &BTreeMap<String, String>) -> Node {
     let mut labels = labels.clone();
     labels.entry("kubernetes.io/os".to_owned()).or_insert_with(|| "linux".to_owned());

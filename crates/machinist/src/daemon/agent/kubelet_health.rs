@@ -1,5 +1,5 @@
-//! Whether the kubelet answers: asked every half minute, told as a figure and in the log. A machine is
-//! never degraded by it.
+//! Probes the kubelet every half minute. The result is a metric and a log line; it never degrades the
+//! machine.
 
 use std::time::Duration;
 
@@ -14,35 +14,35 @@ use tokio::time::timeout;
 
 use super::metrics::DaemonMetrics;
 
-/// How often it is asked, and how long it may take.
+/// The interval of the probes, and their timeout.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
-/// Whoever says more is no kubelet.
+/// The maximum size of a response.
 const MAX_RESPONSE_SIZE: usize = 64 << 10;
 
-/// Asks for ever.
+/// Probes forever.
 pub(super) async fn probe_forever(endpoint: Uri, metrics: DaemonMetrics) {
     let mut failures = 0;
     loop {
         tokio::time::sleep(PROBE_INTERVAL).await;
-        let asked = timeout(PROBE_INTERVAL, probe(&endpoint)).await;
-        let answer = match asked {
+        let response = match timeout(PROBE_INTERVAL, probe(&endpoint)).await {
             Ok(Ok(text)) => HealthzResponse::Body(text),
             Ok(Err(error)) => HealthzResponse::Unreachable(format!("{error:#}")),
             Err(_) => HealthzResponse::Unreachable(format!(
-                "no answer in {} seconds",
+                "no response in {} seconds",
                 PROBE_INTERVAL.as_secs()
             )),
         };
-        let heard = evaluate_healthz(failures, &answer);
-        failures = heard.failures;
+        let outcome = evaluate_healthz(failures, &response);
+        failures = outcome.failures;
         metrics.set_kubelet_failures(failures);
-        if let Some(warning) = heard.warning {
+        if let Some(warning) = outcome.warning {
+            // MCO's literal lines.
             tracing::warn!("{warning}");
         }
     }
 }
 
-/// What the kubelet says.
+/// The response of the kubelet.
 async fn probe(endpoint: &Uri) -> Result<String> {
     let Some(host) = endpoint.host().filter(|_| endpoint.scheme_str() == Some("http")) else {
         bail!("--kubelet-healthz-endpoint {endpoint}: write it as http://HOST:PORT/PATH");
@@ -51,19 +51,19 @@ async fn probe(endpoint: &Uri) -> Result<String> {
     let stream = TcpStream::connect(address).await.with_context(|| endpoint.to_string())?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let talk = async {
+    let request = async {
         let path = endpoint.path_and_query().map_or("/", |path| path.as_str());
         let request = http::Request::get(path).header(http::header::HOST, host);
-        let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
-        let body = Limited::new(answer.into_body(), MAX_RESPONSE_SIZE).collect().await;
+        let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+        let body = Limited::new(response.into_body(), MAX_RESPONSE_SIZE).collect().await;
         let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
         Ok(String::from_utf8_lossy(&body).into_owned())
     };
     tokio::select! {
-        said = talk => said,
+        body = request => body,
         ended = connection => {
             ended?;
-            bail!("{endpoint}: the connection ended without an answer")
+            bail!("{endpoint}: the connection ended without a response")
         }
     }
 }
@@ -77,7 +77,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     #[tokio::test]
-    async fn a_kubelet_is_heard_whatever_it_says() {
+    async fn any_response_of_the_kubelet_counts() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new()

@@ -1,4 +1,4 @@
-//! The daemon in figures, under the names of the real system.
+//! The metrics of the daemon, under MCO's names.
 
 use std::fmt;
 use std::fs;
@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 
 use crate::metrics::{self, MetricsSource};
 
-/// The most letters of a label that says why.
+/// The maximum length of a label with a reason.
 const MAX_REASON_LENGTH: usize = 120;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -35,7 +35,7 @@ struct HostLabels {
     version: String,
 }
 
-/// All figures. A clone counts into the same.
+/// All metrics. Clones share them.
 #[derive(Clone)]
 pub(super) struct DaemonMetrics {
     inner: Arc<Inner>,
@@ -87,7 +87,7 @@ fn unix_time() -> i64 {
 }
 
 impl DaemonMetrics {
-    /// What the machine is doing, and why.
+    /// The state of the machine, and the reason.
     pub(super) fn set_state(&self, state: &str, reason: &str) {
         let reason = reason.chars().take(MAX_REASON_LENGTH).collect();
         let label = StateLabels { state: state.to_owned(), reason };
@@ -98,7 +98,7 @@ impl DaemonMetrics {
         self.inner.state.get_or_create(&label).set(unix_time());
     }
 
-    /// Which config the machine has, or why not.
+    /// The current config, or why it could not be applied.
     pub(super) fn set_updated(&self, config: &str, error: &str) {
         let label = UpdateLabels { config: config.to_owned(), err: error.to_owned() };
         if self.inner.updated.get(&label).is_some() {
@@ -108,22 +108,22 @@ impl DaemonMetrics {
         self.inner.updated.get_or_create(&label).set(unix_time());
     }
 
-    /// Whether the disk is not as it should be.
+    /// Whether the disk has drifted.
     pub(super) fn set_drift(&self, is: bool) {
         self.inner.drift.set(if is { unix_time() } else { 0 });
     }
 
-    /// How often in a row the kubelet did not answer.
+    /// How many probes of the kubelet failed in a row.
     pub(super) fn set_kubelet_failures(&self, failures: u32) {
         self.inner.kubelet.set(failures.into());
     }
 
-    /// A restart could not be ordered.
+    /// A reboot could not be ordered.
     pub(super) fn count_failed_reboot(&self) {
         self.inner.reboots_failed.inc();
     }
 
-    /// A change of the operating system failed, or did not.
+    /// Whether the last change of the operating system failed.
     pub(super) fn set_pivot_failed(&self, is: bool) {
         if is {
             self.inner.pivot_errors.inc();
@@ -132,7 +132,7 @@ impl DaemonMetrics {
         }
     }
 
-    /// Which system the machine has.
+    /// The operating system of the machine.
     pub(super) fn set_host(&self, root: &Path) {
         let text = ["etc/os-release", "usr/lib/os-release"]
             .iter()
@@ -146,7 +146,7 @@ impl DaemonMetrics {
         self.inner.host.get_or_create(&label).set(1);
     }
 
-    /// All figures.
+    /// All metrics.
     pub(super) fn source(&self) -> MetricsSource {
         let inner = Arc::clone(&self.inner);
         MetricsSource::new(move |text| metrics::append_registry(&inner.registry, text))
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_the_real_names() {
+    fn metrics_have_mco_names() {
         let metrics = DaemonMetrics::default();
         metrics.set_state("Degraded", "why");
         metrics.set_state("Done", "");

@@ -1,4 +1,4 @@
-//! The daemon's own Node: the watch, and the only way to write annotations.
+//! The Node of this machine: the watch, and all writes of annotations.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use tokio::time::timeout;
 
 use crate::kubernetes::cache::Cache;
 
-/// How long one request may take.
+/// The timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// No answer came.
+/// The API server did not respond in time.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer in {} seconds", REQUEST_TIMEOUT.as_secs())]
+#[error("no response in {} seconds", REQUEST_TIMEOUT.as_secs())]
 struct RequestTimeout;
 
-/// The daemon's own Node. A clone is the same.
+/// The Node of this machine. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct OwnNode {
     /// Its name.
@@ -34,7 +34,7 @@ pub(super) struct OwnNode {
     client: Arc<ClientBox>,
 }
 
-/// A client has no `Debug`.
+/// A client does not implement `Debug`.
 struct ClientBox(Client);
 
 impl std::fmt::Debug for ClientBox {
@@ -53,7 +53,7 @@ impl OwnNode {
         Api::all(self.client.0.clone())
     }
 
-    /// Follows the Node for ever.
+    /// Watches the Node, forever.
     pub(super) fn run_watch(&self) -> impl Future<Output = ()> + use<> {
         let own = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         self.cache.clone().reflect(self.api(), own, trim_node)
@@ -64,12 +64,12 @@ impl OwnNode {
         self.cache.get(&self.name)
     }
 
-    /// Wakes whoever waits when the Node has changed.
+    /// Notifies about changes of the Node.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.cache.subscribe()
     }
 
-    /// Writes annotations, as far as they are not so already. Gives the Node with them.
+    /// Writes annotations that differ. Returns the Node with them.
     pub(super) async fn annotate(&self, wanted: NodeAnnotationPatch) -> Result<Arc<Node>> {
         let node = self.get().ok_or_else(|| anyhow!("Node {} is gone", self.name))?;
         let missing = annotations::changed_only(&node, wanted);
@@ -88,7 +88,7 @@ impl OwnNode {
     }
 }
 
-/// Images and volumes are most of a Node, and the daemon does not look at them.
+/// Images and volumes are most of a Node, and the daemon does not need them.
 fn trim_node(node: &mut Node) {
     node.metadata.managed_fields = None;
     if let Some(status) = &mut node.status {
@@ -98,12 +98,12 @@ fn trim_node(node: &mut Node) {
     }
 }
 
-/// A request that has to be answered in time.
+/// A request with a timeout.
 pub(super) async fn with_timeout<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T> {
     Ok(timeout(REQUEST_TIMEOUT, request).await.map_err(|_| RequestTimeout)??)
 }
 
-/// Whether an error is about the way to the home and not about the machine.
+/// Whether an error is about the connection to the API server, not about the machine.
 pub(super) fn is_unreachable(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let api = cause.downcast_ref::<kube::Error>();
@@ -115,14 +115,14 @@ pub(super) fn is_unreachable(error: &anyhow::Error) -> bool {
     })
 }
 
-/// A config of the home. The error for one that there is none of is the real system's.
+/// Reads a config. The error for a missing one has MCO's words.
 pub(super) async fn get_config(client: &Client, name: &str) -> Result<MachineConfig> {
     let api: Api<MachineConfig> = Api::all(client.clone());
     let found = with_timeout(api.get_opt(name)).await.context("cannot read the config")?;
     found.ok_or_else(|| anyhow!("machineconfig.{} {name:?} not found", names::GROUP))
 }
 
-/// What an administrator has said about changes; none where nothing is said or may be read.
+/// The settings for disruptions; `None` if there are none or the machine may not read them.
 pub(super) async fn get_machine_configuration(
     client: &Client,
 ) -> Result<Option<MachineConfiguration>> {
@@ -130,7 +130,7 @@ pub(super) async fn get_machine_configuration(
     match with_timeout(api.get_opt(CLUSTER)).await {
         Err(error) if has_status_code(&error, 403) => {
             tracing::warn!(
-                "MachineConfiguration {CLUSTER} may not be read: only the system's own disruption policies count"
+                "may not read MachineConfiguration cluster: only the default disruption policies apply"
             );
             Ok(None)
         }

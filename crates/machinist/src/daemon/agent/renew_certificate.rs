@@ -1,4 +1,4 @@
-//! The machine's certificate, renewed before it ends with the certificate itself.
+//! Renews the client certificate of the machine with itself before it expires.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,20 +10,22 @@ use super::super::join::credentials;
 use super::super::join::paths::JoinPaths;
 use super::super::join::write_identity;
 
-/// How often it is looked at.
+/// How often the certificate is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 
-/// Looks at the certificate now and then; ends the daemon's present life when there is a new one.
+/// Checks the certificate from time to time; stops the daemon when there is a new one.
 pub(super) async fn renew(root: PathBuf, name: String, stop: CancellationToken) {
     loop {
         match try_renew(&root, &name).await {
             Ok(true) => {
-                tracing::info!("the certificate of {name} is renewed");
+                tracing::info!(node = name, "renewed the client certificate");
                 stop.cancel();
                 return;
             }
             Ok(false) => {}
-            Err(error) => tracing::warn!("the certificate cannot be renewed: {error:#}"),
+            Err(error) => {
+                tracing::warn!(error = %format_args!("{error:#}"), "cannot renew the client certificate");
+            }
         }
         tokio::time::sleep(CHECK_INTERVAL).await;
     }

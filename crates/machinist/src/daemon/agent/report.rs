@@ -1,5 +1,4 @@
-//! What the daemon tells others: its MachineConfigNode and events, written one after the other beside
-//! the update. What is said there must never hold an update up.
+//! Writes MachineConfigNode and events in the background, in order. A report must never hold an update up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +18,13 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Who says so.
+/// The source of events.
 const COMPONENT: &str = "machineconfigdaemon";
-/// Events about objects that are in no namespace are here.
+/// The namespace of events about objects without one.
 const NAMESPACE: &str = "default";
-/// How long one request may take.
+/// The timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a report is tried that somebody else's write came before.
+/// How often a report is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 4;
 
 enum ReportMessage {
@@ -35,45 +34,45 @@ enum ReportMessage {
     Flush(oneshot::Sender<()>),
 }
 
-/// Tells others. A clone tells the same.
+/// Sends reports to the writer. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Reporter {
     sender: mpsc::UnboundedSender<ReportMessage>,
 }
 
 impl Reporter {
-    /// A reporter, and the task that writes.
+    /// Returns a reporter, and the task that writes.
     pub(super) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         (Self { sender }, run_writer(client, receiver))
     }
 
-    /// Reports a step on the MachineConfigNode.
+    /// Reports a condition on the MachineConfigNode.
     pub(super) fn write_status(&self, node: &Arc<Node>, report: NodeReport) {
         let _ = self.sender.send(ReportMessage::Status(Arc::clone(node), Box::new(report)));
     }
 
-    /// Has the MachineConfigNode say which config the machine is to have.
+    /// Writes the desired config to the spec of the MachineConfigNode.
     pub(super) fn write_spec(&self, node: &Arc<Node>) {
         let _ = self.sender.send(ReportMessage::Spec(Arc::clone(node)));
     }
 
-    /// Something happened.
+    /// Sends a normal event.
     pub(super) fn event(&self, node: &Arc<Node>, reason: &'static str, message: impl Into<String>) {
         self.send_event(node, false, reason, message.into());
     }
 
-    /// Something happened that somebody should look at.
+    /// Sends a warning event.
     pub(super) fn warn(&self, node: &Arc<Node>, reason: &'static str, message: impl Into<String>) {
         self.send_event(node, true, reason, message.into());
     }
 
     fn send_event(&self, node: &Arc<Node>, warning: bool, reason: &'static str, message: String) {
-        let said = ReportMessage::Event { node: Arc::clone(node), warning, reason, message };
-        let _ = self.sender.send(said);
+        let event = ReportMessage::Event { node: Arc::clone(node), warning, reason, message };
+        let _ = self.sender.send(event);
     }
 
-    /// Waits until everything has been written, but not for ever.
+    /// Waits until everything is written, up to the timeout of a request.
     pub(super) async fn flush(&self) {
         let (sender, receiver) = oneshot::channel();
         if self.sender.send(ReportMessage::Flush(sender)).is_ok() {
@@ -83,32 +82,32 @@ impl Reporter {
 }
 
 async fn run_writer(client: Client, mut receiver: mpsc::UnboundedReceiver<ReportMessage>) {
-    let mut desk = ReportWriter { client, cached: None };
-    while let Some(said) = receiver.recv().await {
-        let what = match said {
+    let mut writer = ReportWriter { client, cached: None };
+    while let Some(message) = receiver.recv().await {
+        let result = match message {
             ReportMessage::Flush(done) => {
                 let _ = done.send(());
                 continue;
             }
             ReportMessage::Status(node, report) => {
-                timeout(REQUEST_TIMEOUT, desk.write_status(&node, &report)).await
+                timeout(REQUEST_TIMEOUT, writer.write_status(&node, &report)).await
             }
-            ReportMessage::Spec(node) => timeout(REQUEST_TIMEOUT, desk.write_spec(&node)).await,
+            ReportMessage::Spec(node) => timeout(REQUEST_TIMEOUT, writer.write_spec(&node)).await,
             ReportMessage::Event { node, warning, reason, message } => {
-                timeout(REQUEST_TIMEOUT, desk.write_event(&node, warning, reason, &message)).await
+                timeout(REQUEST_TIMEOUT, writer.write_event(&node, warning, reason, &message)).await
             }
         };
-        match what {
+        match result {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "cannot report"),
-            Err(_) => tracing::debug!("cannot report: no answer in time"),
+            Ok(Err(error)) => tracing::debug!(%error, "cannot write a report"),
+            Err(_) => tracing::debug!("a report timed out"),
         }
     }
 }
 
 struct ReportWriter {
     client: Client,
-    /// The MachineConfigNode as it was last seen.
+    /// The MachineConfigNode as it was last read or written.
     cached: Option<MachineConfigNode>,
 }
 
@@ -117,7 +116,7 @@ impl ReportWriter {
         Api::all(self.client.clone())
     }
 
-    /// The MachineConfigNode, made where there is none.
+    /// The MachineConfigNode, created if there is none.
     async fn get_or_create(&mut self, node: &Node) -> kube::Result<MachineConfigNode> {
         if let Some(known) = &self.cached {
             return Ok(known.clone());
@@ -158,7 +157,7 @@ impl ReportWriter {
                     self.cached = Some(written);
                     return Ok(());
                 }
-                // Somebody else wrote, or it is another one now.
+                // Someone else wrote it, or it was created again.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
                     self.cached = None;
                 }

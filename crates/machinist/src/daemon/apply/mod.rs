@@ -1,8 +1,8 @@
-//! The steps of a plan, and the way back.
+//! Performs the steps of a plan, and undoes them. Called by `transaction`, which keeps the journal.
 //!
-//! Nothing that is read by anyone changes before all of the new things lie ready on the disk and
-//! all of the old ones have a second name. Then names are exchanged. Every part can be undone, and
-//! undoing can be begun again from the start at any instant.
+//! No path changes before all new files are on disk under temporary names and all old files have a second
+//! name. Then names are exchanged. Every step can be undone, and undoing can be started again from the
+//! beginning at any time.
 
 mod stage;
 mod undo;
@@ -21,17 +21,17 @@ use super::root::{HostRoot, set_meta, split};
 
 pub(super) use undo::undo;
 
-/// How many wait for the disk at once, at most.
+/// The maximum number of threads that sync files.
 const MAX_WORKERS: usize = 32;
 /// Few files are not worth a thread.
 const FILES_PER_WORKER: usize = 16;
 
-/// Carries a plan out whose journal is on the disk.
+/// Performs a plan whose journal is on disk.
 pub(super) fn execute(root: &HostRoot, journal: &Journal) -> Result<()> {
     let steps = || journal.plan.steps.iter().enumerate();
     for (_, step) in steps().filter(|(_, step)| is_make_directory(step)) {
         make_directory(root, step)
-            .with_context(|| format!("cannot make the folder {:?}", step.path))?;
+            .with_context(|| format!("cannot make the directory {:?}", step.path))?;
         fault_injection::point();
     }
     for (index, step) in steps() {
@@ -50,7 +50,7 @@ pub(super) fn execute(root: &HostRoot, journal: &Journal) -> Result<()> {
     fsync_directories(root, &journal.plan.steps)
 }
 
-/// Removes what a complete change has left beside its files, then the folders that go.
+/// Removes the second names of a complete change, then the directories that it removes.
 pub(super) fn clean_up(root: &HostRoot, journal: &Journal) -> Result<()> {
     for (index, step) in journal.plan.steps.iter().enumerate() {
         if matches!(step.from, FsNode::File { .. } | FsNode::Link { .. }) {
@@ -64,10 +64,10 @@ pub(super) fn clean_up(root: &HostRoot, journal: &Journal) -> Result<()> {
     {
         if step.to.is_absent() {
             match root.remove_directory(&step.path) {
-                // Somebody has put something into it meanwhile.
+                // Someone has put something into it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
                 done => {
-                    done.with_context(|| format!("cannot remove the folder {:?}", step.path))?;
+                    done.with_context(|| format!("cannot remove the directory {:?}", step.path))?;
                 }
             }
             fault_injection::point();
@@ -92,7 +92,7 @@ fn swap_in(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
         return change_meta(root, path, to);
     }
     match (from, to) {
-        // Folders are made before and removed after everything else.
+        // Directories are created before and removed after everything else.
         (_, FsNode::Directory { .. } | FsNode::Special) | (FsNode::Directory { .. }, _) => Ok(()),
         (_, FsNode::Absent) => root.remove(path),
         (FsNode::Absent, _) => root.rename_no_replace(&journal.new_path(root, index), path),
@@ -100,7 +100,7 @@ fn swap_in(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     }
 }
 
-/// Sets permissions and owner of something whose contents stay.
+/// Sets permissions and owner, and keeps the contents.
 fn change_meta(root: &HostRoot, path: &str, to: &FsNode) -> io::Result<()> {
     match to {
         FsNode::File { meta, .. } => {
@@ -109,16 +109,16 @@ fn change_meta(root: &HostRoot, path: &str, to: &FsNode) -> io::Result<()> {
             file.sync_all()
         }
         FsNode::Directory { meta } => {
-            let folder = root.open_directory(path)?;
-            set_meta(&folder, *meta)?;
-            Ok(rustix::fs::fsync(&folder)?)
+            let directory = root.open_directory(path)?;
+            set_meta(&directory, *meta)?;
+            Ok(rustix::fs::fsync(&directory)?)
         }
         _ => Ok(()),
     }
 }
 
-/// Makes sure that the bytes of all new files are on the disk. Many wait at once: the file system
-/// takes those who wait together to the disk in one go.
+/// Syncs the contents of all new files. Many threads wait at once, so that the file system can write them
+/// together.
 fn fsync_files(root: &HostRoot, journal: &Journal) -> Result<()> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -141,14 +141,14 @@ fn fsync_files(root: &HostRoot, journal: &Journal) -> Result<()> {
     })
 }
 
-/// Makes sure that all names are on the disk.
+/// Syncs all directories that changed.
 fn fsync_directories(root: &HostRoot, steps: &[DiskStep]) -> Result<()> {
-    let folders: BTreeSet<&str> = steps.iter().map(|step| split(&step.path).0).collect();
-    for folder in folders {
-        match root.fsync_directory(folder) {
-            // It was removed, or not made yet.
+    let directories: BTreeSet<&str> = steps.iter().map(|step| split(&step.path).0).collect();
+    for directory in directories {
+        match root.fsync_directory(directory) {
+            // It was removed, or is not created yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            done => done.with_context(|| format!("cannot write the folder {folder:?}"))?,
+            done => done.with_context(|| format!("cannot write the directory {directory:?}"))?,
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Making ready: the new thing beside its place, and a second name for the old one.
+//! Prepares a step: the new file under a temporary name, and a second name for the old one.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use super::super::journal::Journal;
 use super::super::root::{HostRoot, set_meta, split};
 
-/// The label of a file; one that is replaced passes it on.
+/// The SELinux label, which a new file takes over from the one it replaces.
 const SELINUX_XATTR: &str = "security.selinux";
 
-/// Writes the new thing of a step and keeps the old one, both beside its place.
+/// Writes the new file of a step and keeps the old one, both in the directory of the path.
 pub(super) fn prepare(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     let step = &journal.plan.steps[index];
     if step.from.differs_in_meta_only(&step.to) {
@@ -42,7 +42,7 @@ pub(super) fn prepare(root: &HostRoot, journal: &Journal, index: usize) -> io::R
     Ok(())
 }
 
-/// Makes sure that the bytes of the new thing are on the disk.
+/// Syncs the contents of the new file.
 pub(super) fn fsync(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     let step = &journal.plan.steps[index];
     match &step.to {
@@ -74,7 +74,7 @@ fn write_new(
     set_meta(&file, meta)
 }
 
-/// Copies bytes, extended attributes and times.
+/// Copies contents, extended attributes and times.
 fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
     io::copy(from, to)?;
     let mut names = vec![0; 64 << 10];
@@ -111,21 +111,21 @@ fn copy_label(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
 }
 
 fn write_symlink(root: &HostRoot, path: &str, target: &str, owner: FileOwner) -> io::Result<()> {
-    let (folder, name) = root.open_parent(path)?;
-    symlinkat(target, &*folder, name)?;
-    let found = statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let (directory, name) = root.open_parent(path)?;
+    symlinkat(target, &*directory, name)?;
+    let found = statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if (found.st_uid, found.st_gid) != (owner.uid, owner.gid) {
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
-        chownat(&*folder, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+        chownat(&*directory, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
     }
     Ok(())
 }
 
-/// A second name for what is there; a copy where the file system has no second names.
+/// Gives a file a second name, or copies it where the file system has no hard links.
 fn keep_old(root: &HostRoot, path: &str, old: &str, node: &FsNode) -> io::Result<()> {
     root.remove(old)?;
-    let (folder, name) = root.open_parent(path)?;
-    match linkat(&*folder, name, &*folder, split(old).1, AtFlags::empty()) {
+    let (directory, name) = root.open_parent(path)?;
+    match linkat(&*directory, name, &*directory, split(old).1, AtFlags::empty()) {
         Err(Errno::PERM | Errno::NOTSUP | Errno::MLINK | Errno::NOSYS) => {}
         done => return Ok(done?),
     }

@@ -1,5 +1,5 @@
-//! The way back. It does not ask how far the change had come: each step is looked at, and put back
-//! where it is not as it was. So it can be interrupted and begun again.
+//! Undoes a change. It does not matter how far the change got: each step is inspected, and undone if the
+//! path is not as it was. So undoing can be interrupted and started again.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::super::journal::Journal;
 use super::super::root::HostRoot;
 use super::{change_meta, fsync_directories};
 
-/// Undoes every step, the last first. Goes on past an error, and gives the first.
+/// Undoes every step, the last first. Continues after an error, and returns the first one.
 pub(in super::super) fn undo(root: &HostRoot, journal: &Journal) -> Result<()> {
     let mut first = Ok(());
     for (index, step) in journal.plan.steps.iter().enumerate().rev() {
@@ -33,11 +33,11 @@ fn undo_step(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()>
     }
     match (from, to) {
         (FsNode::Absent, FsNode::Directory { .. }) => match root.remove_directory(path) {
-            // Somebody has put something into it.
+            // Someone has put something into it.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
             done => done,
         },
-        // Folders go only when the change is complete.
+        // Directories are removed only when the change is complete.
         (FsNode::Directory { .. }, _) => Ok(()),
         _ => {
             let (old, new) = (journal.old_path(root, index), journal.new_path(root, index));
@@ -48,7 +48,7 @@ fn undo_step(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()>
                 }
             } else if root.exists(&old)? {
                 root.rename(&old, path)?;
-                // Two names of one file are not exchanged but left alone.
+                // rename(2) does nothing if both names are the same file.
                 root.remove(&old)?;
             }
             root.remove(&new)

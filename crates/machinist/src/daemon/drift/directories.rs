@@ -1,5 +1,5 @@
-//! Folders under watch. Each folder is watched for the names in it that matter; one that is not
-//! there yet, or not any more, is a name in the one above.
+//! Watches directories with inotify. Each is watched for the names in it that matter; a missing directory
+//! is a name in its parent.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 use super::super::root::HostRoot;
 use super::writers::WriterTracker;
 
-/// Everything that can make a managed path another.
+/// All events that can change a managed path.
 const EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MODIFY)
     .union(WatchFlags::CLOSE_WRITE)
@@ -28,14 +28,14 @@ const EVENTS: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MOVED_TO)
     .union(WatchFlags::ONLYDIR);
 
-/// Folders under watch.
+/// Watched directories.
 #[derive(Debug)]
 pub(super) struct DirectoryWatcher {
     inotify: AsyncFd<OwnedFd>,
     watched: WatchedPaths,
-    /// The folders by the kernel's number for them; two names of one folder have one number.
+    /// The directories by watch descriptor; two paths of one directory share one.
     by_watch_descriptor: HashMap<i32, Vec<String>>,
-    /// Who touched what.
+    /// Which process touched what.
     pub(super) writers: WriterTracker,
 }
 
@@ -58,18 +58,18 @@ impl DirectoryWatcher {
         })
     }
 
-    /// Watches these folders and no others. Gives whether any of them was not under watch before.
+    /// Watches exactly these directories. Returns whether any of them is new.
     pub(super) fn set_watches(&mut self, root: &HostRoot, watched: WatchedPaths) -> Result<bool> {
         let mut numbers: HashMap<i32, Vec<String>> = HashMap::new();
         self.writers.clear();
-        // From the top: what comes into a folder after it was looked for is seen in the one above.
+        // From the top: what appears in a directory after it was scanned is noticed in its parent.
         for path in watched.keys() {
-            let Ok(folder) = root.open_directory(path) else { continue };
-            let place = format!("/proc/self/fd/{}", folder.as_raw_fd());
+            let Ok(directory) = root.open_directory(path) else { continue };
+            let place = format!("/proc/self/fd/{}", directory.as_raw_fd());
             match add_watch(self.inotify.get_ref(), place, EVENTS) {
                 Ok(number) => {
                     numbers.entry(number).or_default().push(path.clone());
-                    self.writers.add(folder.as_fd());
+                    self.writers.add(directory.as_fd());
                 }
                 Err(Errno::NOENT | Errno::NOTDIR) => {}
                 Err(error) => {
@@ -86,7 +86,7 @@ impl DirectoryWatcher {
             .any(|(number, paths)| self.by_watch_descriptor.get(number) != Some(paths));
         for number in self.by_watch_descriptor.keys().filter(|number| !numbers.contains_key(number))
         {
-            // It may have gone by itself, with its folder.
+            // The kernel has already removed the watch if the directory is gone.
             let _ = remove_watch(self.inotify.get_ref(), *number);
         }
         (self.by_watch_descriptor, self.watched) = (numbers, watched);
@@ -100,14 +100,14 @@ impl DirectoryWatcher {
                 return Ok(());
             }
             let mut guard = self.inotify.readable().await?;
-            // Whether there is more is asked again at once.
+            // The next call finds out whether there is more.
             guard.clear_ready();
         }
     }
 
-    /// Whether a name that matters was touched since this was last asked.
+    /// Whether a name that matters was touched since the last call.
     pub(super) fn take_touched(&mut self) -> io::Result<bool> {
-        // First, while they still run.
+        // First, while the processes still run.
         self.writers.read_events();
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(self.inotify.get_ref(), &mut buffer);
@@ -127,8 +127,8 @@ impl DirectoryWatcher {
     }
 
     fn is_watched(&self, number: i32, name: &str) -> bool {
-        let folders = self.by_watch_descriptor.get(&number).into_iter().flatten();
-        folders.filter_map(|folder| self.watched.get(folder)).any(|names| match names {
+        let directories = self.by_watch_descriptor.get(&number).into_iter().flatten();
+        directories.filter_map(|directory| self.watched.get(directory)).any(|names| match names {
             WatchedNames::All => true,
             WatchedNames::Some(names) => names.contains(name),
         })

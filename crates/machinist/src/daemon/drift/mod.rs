@@ -1,12 +1,12 @@
-//! Drift, seen as it happens: the folders of everything that a config manages are watched, and a
-//! name that matters in one of them leads to a look at all of it. Nothing is polled. What a
-//! difference is, `core::drift` says.
+//! Detects drift as it happens: the directories of everything that a config manages are watched, and a
+//! touched name leads to a check of all of it. Nothing is polled. `core::drift` decides what drift is.
+//! Called by `agent::drift_watch`.
 //!
-//! | file | does |
+//! | module | does |
 //! |---|---|
-//! | `folders` | watches folders, also those that come later, and says when a name matters |
-//! | `writers` | says who touched a name, where the kernel tells |
-//! | `heal` | puts a machine right that has drifted |
+//! | `directories` | watches directories, also future ones, and reports touched names |
+//! | `writers` | finds the process that touched a name, where the kernel reports it |
+//! | `heal` | heals drift |
 
 mod directories;
 mod heal;
@@ -30,16 +30,16 @@ use directories::DirectoryWatcher;
 pub(crate) use heal::{HealReport, heal};
 pub(crate) use writers::WriterProcess;
 
-/// Who changes one file changes the next soon after: so long is waited for that.
+/// The pause after a change, so that the next one is seen in the same check.
 const DEBOUNCE: Duration = Duration::from_millis(25);
-/// Whoever never stops is looked at all the same.
+/// The check runs after this long even if the changes do not stop.
 const MAX_WAIT: Duration = Duration::from_millis(250);
-/// How often folders may come and go while they are looked at.
+/// How often directories may appear or disappear during a check.
 const MAX_RESCANS: usize = 100;
 
-/// Looks at everything that a config manages, now.
+/// Compares everything that a config manages with the disk.
 pub(crate) fn check(root: &Path, reference: &DriftReference) -> Result<DriftReport> {
-    // Opened anew each time: folders that were open may have been moved away since.
+    // Opened again each time: a directory may have been moved away since.
     Ok(drift::check_drift(reference, &HostRoot::open_read_only(root)?, host_defaults()))
 }
 
@@ -50,14 +50,14 @@ pub(crate) struct DriftWatcher {
     reference: Arc<DriftReference>,
     directories: DirectoryWatcher,
     findings: Vec<DriftFinding>,
-    /// Who did it, by path.
+    /// The process that changed each path.
     writers: HashMap<String, WriterProcess>,
-    /// Something was touched and has not been looked at.
+    /// Something was touched and is not checked yet.
     needs_check: bool,
 }
 
 impl DriftWatcher {
-    /// Begins to watch, and looks once.
+    /// Starts to watch, and checks once.
     pub(crate) async fn start(root: &Path, reference: DriftReference) -> Result<Self> {
         let mut watch = Self {
             root: root.to_owned(),
@@ -71,18 +71,17 @@ impl DriftWatcher {
         Ok(watch)
     }
 
-    /// What differs, as far as is known.
+    /// The current drift.
     pub(crate) fn findings(&self) -> &[DriftFinding] {
         &self.findings
     }
 
-    /// Who made a difference, where the kernel tells.
+    /// The process that caused a finding, if the kernel reported it.
     pub(crate) fn writer(&self, finding: &DriftFinding) -> Option<&WriterProcess> {
         self.writers.get(&finding.path)
     }
 
-    /// Waits until something else differs than before, or nothing any more, and gives it. Can be
-    /// given up at any time and asked again.
+    /// Waits until the drift changes, and returns it. Can be cancelled and called again.
     pub(crate) async fn next(&mut self) -> Result<&[DriftFinding]> {
         loop {
             if !self.needs_check {
@@ -100,7 +99,7 @@ impl DriftWatcher {
         }
     }
 
-    /// Remembers who made each difference, as long as it lasts.
+    /// Remembers the process that caused each finding, as long as the finding lasts.
     fn attribute_writers(&mut self, findings: &[DriftFinding]) {
         let seen = &mut self.directories.writers;
         self.writers.retain(|path, _| findings.iter().any(|finding| finding.path == *path));
@@ -112,7 +111,7 @@ impl DriftWatcher {
         seen.forget_writers();
     }
 
-    /// Many changes at once become one look.
+    /// Collapses a burst of changes into one check.
     async fn debounce(&mut self) -> Result<()> {
         let begin = Instant::now();
         loop {
@@ -123,13 +122,13 @@ impl DriftWatcher {
         }
     }
 
-    /// Watches what is to be watched now, then looks. In this order: what happens in between is seen
-    /// by the look, what happens later by the watch.
+    /// Sets the watches, then checks. In this order, a change in between is found by the check, and a later one
+    /// by the watch.
     async fn rescan(&mut self) -> Result<Vec<DriftFinding>> {
         for _ in 0..MAX_RESCANS {
             let (root, reference) = (self.root.clone(), Arc::clone(&self.reference));
             let checked = tokio::task::spawn_blocking(move || check(&root, &reference)).await??;
-            // Folders that came or went since, and links that lead elsewhere now.
+            // Directories have appeared or disappeared, or links lead elsewhere now.
             if !self
                 .directories
                 .set_watches(&HostRoot::open_read_only(&self.root)?, checked.watched)?
@@ -138,6 +137,6 @@ impl DriftWatcher {
                 return Ok(checked.findings);
             }
         }
-        anyhow::bail!("cannot watch for drift: folders come and go too quickly")
+        anyhow::bail!("cannot watch for drift: directories come and go too quickly")
     }
 }

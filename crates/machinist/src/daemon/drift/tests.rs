@@ -1,4 +1,4 @@
-//! Real folders, a real inotify, and changes by hand.
+//! Real directories, a real inotify, and manual changes.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -15,7 +15,7 @@ use super::*;
 
 const UNIT: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
 
-/// A root with a config on it.
+/// A root with a config.
 struct DriftFixture {
     dir: tempfile::TempDir,
     config: MachineConfig,
@@ -23,13 +23,13 @@ struct DriftFixture {
 
 impl DriftFixture {
     fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let directory = tempfile::tempdir().expect("a directory");
         for path in ["etc/systemd/system", "opt/real", "usr/lib/systemd/system"] {
-            fs::create_dir_all(folder.path().join(path)).expect("a folder");
+            fs::create_dir_all(directory.path().join(path)).expect("a directory");
         }
-        fs::write(folder.path().join("usr/lib/systemd/system/vendor.service"), UNIT)
+        fs::write(directory.path().join("usr/lib/systemd/system/vendor.service"), UNIT)
             .expect("a file");
-        symlink("/opt/real", folder.path().join("etc/by-link")).expect("a link");
+        symlink("/opt/real", directory.path().join("etc/by-link")).expect("a link");
         let config = apply::from_ignition(json!({
             "ignition": {"version": "3.5.0"},
             "storage": {"files": [
@@ -43,7 +43,7 @@ impl DriftFixture {
                 {"name": "vendor.service", "enabled": true}
             ]}
         }));
-        let site = Self { dir: folder, config };
+        let site = Self { dir: directory, config };
         let root = HostRoot::open(site.root()).expect("a root");
         assert_eq!(once::apply_once(&root, &site.config).expect("a config").refused, None);
         site
@@ -65,13 +65,13 @@ impl DriftFixture {
     }
 }
 
-/// What is found next; a test that waits for it too long has failed.
+/// The next findings; panics if they take too long.
 async fn next(watch: &mut DriftWatcher) -> Vec<DriftFinding> {
     let next = tokio::time::timeout(Duration::from_secs(20), watch.next()).await;
     next.expect("nothing was found").expect("a look").to_vec()
 }
 
-/// One change by hand.
+/// One manual change.
 type TestChange = fn(&DriftFixture);
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn everything_done_by_hand_is_seen_at_once_and_healed() {
             fs::write(site.at("/etc/systemd/system/a.service.d/10.conf"), "[Unit]\nAfter=x\n")
                 .unwrap();
         }),
-        ("folder renamed", DriftKind::Missing, "/etc/deep/er/file", |site| {
+        ("directory renamed", DriftKind::Missing, "/etc/deep/er/file", |site| {
             fs::rename(site.at("/etc/deep"), site.at("/etc/moved")).unwrap();
         }),
         ("edited behind a link", DriftKind::Content, "/etc/by-link/file", |site| {
@@ -142,20 +142,20 @@ async fn everything_done_by_hand_is_seen_at_once_and_healed() {
 }
 
 #[tokio::test]
-async fn folders_that_come_back_are_watched_again() {
+async fn directories_that_come_back_are_watched_again() {
     let site = DriftFixture::new();
     let mut watch = site.watch().await;
     for _ in 0..3 {
         fs::rename(site.at("/etc/deep"), site.at("/etc/moved")).unwrap();
         assert_eq!(next(&mut watch).await[0].kind, DriftKind::Missing);
-        // What happens in the folder that was moved away is nobody's business; the way back is.
+        // Changes in the directory that was moved away do not matter; its return does.
         fs::write(site.at("/etc/moved/er/file"), "other").unwrap();
         fs::rename(site.at("/etc/moved"), site.at("/etc/deep")).unwrap();
         assert_eq!(next(&mut watch).await[0].kind, DriftKind::Content);
         fs::write(site.at("/etc/deep/er/file"), "deep").unwrap();
         assert_eq!(next(&mut watch).await, []);
     }
-    // A link on the way that leads elsewhere.
+    // A link in the path that leads elsewhere.
     fs::remove_file(site.at("/etc/by-link")).unwrap();
     symlink("/opt/other", site.at("/etc/by-link")).unwrap();
     assert_eq!(next(&mut watch).await[0].path, "/etc/by-link/file");
@@ -168,11 +168,11 @@ async fn folders_that_come_back_are_watched_again() {
 async fn what_does_not_matter_is_not_looked_at_and_a_burst_is_one_look() {
     let site = DriftFixture::new();
     let mut watch = site.watch().await;
-    // Other names, a drop-in of somebody else's, and a touch: nothing comes of it.
+    // Other names, a drop-in of someone else, and a touch have no effect.
     fs::write(site.at("/etc/other"), "x").unwrap();
     fs::write(site.at("/etc/systemd/system/a.service.d/50.conf"), "[Unit]\n").unwrap();
     fs::File::open(site.at("/etc/motd")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-    // A burst: half-way states are not told.
+    // A burst: intermediate states are not reported.
     for number in 0..500 {
         fs::write(site.at("/etc/motd"), number.to_string()).unwrap();
         fs::write(site.at("/etc/deep/er/file"), number.to_string()).unwrap();
@@ -185,14 +185,14 @@ async fn what_does_not_matter_is_not_looked_at_and_a_burst_is_one_look() {
 }
 
 #[tokio::test]
-async fn who_did_it_is_told_where_the_kernel_tells() {
+async fn the_writer_is_reported_where_the_kernel_supports_it() {
     if !writers::WriterTracker::new().is_available() {
-        println!("this kernel or user is not told who writes");
+        println!("this kernel does not report writers, or this user may not see them");
         return;
     }
     let site = DriftFixture::new();
     let mut watch = site.watch().await;
-    // It lives until its standard input is closed.
+    // The process lives until its standard input is closed.
     let script = "echo other >etc/motd; mv etc/deep etc/moved; read line";
     let mut shell = tokio::process::Command::new("/bin/sh");
     shell.args(["-c", script]).current_dir(site.root()).stdin(std::process::Stdio::piped());
@@ -205,7 +205,7 @@ async fn who_did_it_is_told_where_the_kernel_tells() {
     let [edited, moved] = found.as_slice() else { panic!("{found:?}") };
     let writer = watch.writer(edited).unwrap();
     assert_eq!((writer.pid, writer.command.as_deref()), (pid, Some("sh")), "{writer}");
-    // Its child mv may have ended before it could be asked.
+    // Its child mv may have ended before it could be looked up.
     assert_ne!(watch.writer(moved).unwrap().pid, pid);
     drop(child.stdin.take());
     child.wait().await.unwrap();

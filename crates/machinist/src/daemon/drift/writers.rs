@@ -1,7 +1,7 @@
-//! Who touched a name, as far as the kernel tells: fanotify names the process, inotify does not.
+//! Which process touched a name: fanotify reports the process, inotify does not.
 //!
-//! It takes root, a kernel from 5.9 on and a file system with file handles; in a container the
-//! processes of the host have to be visible. Without any of these nobody knows, and all else works.
+//! It needs root, a kernel from 5.9 on and a file system with file handles; in a container the processes of
+//! the host have to be visible. Without these, drift is reported without its writer.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,23 +12,23 @@ use std::path::Path;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 use rustix::io::{Errno, read};
 
-/// `FAN_REPORT_DIR_FID` and `FAN_REPORT_NAME`: names in folders instead of open files.
+/// `FAN_REPORT_DIR_FID` and `FAN_REPORT_NAME`: names in directories instead of open files.
 const REPORT_NAMES: u32 = 0x0000_0400 | 0x0000_0800;
-/// `FAN_EVENT_INFO_TYPE_DFID_NAME`: a folder and a name in it.
+/// `FAN_EVENT_INFO_TYPE_DFID_NAME`: a directory and a name in it.
 const NAME_RECORD: u8 = 2;
-/// More names than this are not remembered between two looks.
+/// The maximum number of names that are remembered between two checks.
 const MAX_REMEMBERED: usize = 4096;
 
-/// Whoever touched something.
+/// A process that touched something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WriterProcess {
-    /// The process.
+    /// The process ID.
     pub(crate) pid: i32,
-    /// What it is called, unless it had ended before it could be asked.
+    /// Its command, unless it ended before it could be looked up.
     pub(crate) command: Option<String>,
-    /// The number of its user.
+    /// Its user ID.
     pub(crate) uid: Option<u32>,
-    /// The number of the user who had logged in, whoever that has become since.
+    /// The ID of the user who logged in, before any sudo or su.
     pub(crate) login_uid: Option<u32>,
 }
 
@@ -47,11 +47,11 @@ impl fmt::Display for WriterProcess {
     }
 }
 
-/// Listens for processes that touch names in folders.
+/// Listens for processes that touch names in directories.
 #[derive(Debug)]
 pub(super) struct WriterTracker {
     fanotify: Option<Fanotify>,
-    /// The last one for each name.
+    /// The last process for each name.
     by_path: HashMap<String, WriterProcess>,
 }
 
@@ -65,13 +65,13 @@ impl WriterTracker {
         Self { fanotify: fanotify.ok(), by_path: HashMap::new() }
     }
 
-    /// Whether the kernel tells at all.
+    /// Whether the kernel reports processes.
     #[cfg(test)]
     pub(super) fn is_available(&self) -> bool {
         self.fanotify.is_some()
     }
 
-    /// Listens in no folder any more.
+    /// Stops listening in all directories.
     pub(super) fn clear(&mut self) {
         if let Some(fanotify) = &self.fanotify {
             let root: Option<&Path> = None;
@@ -80,8 +80,8 @@ impl WriterTracker {
         }
     }
 
-    /// Listens in a folder too.
-    pub(super) fn add(&mut self, folder: BorrowedFd<'_>) {
+    /// Starts listening in a directory.
+    pub(super) fn add(&mut self, directory: BorrowedFd<'_>) {
         let Some(fanotify) = &self.fanotify else { return };
         let flags = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_ONLYDIR;
         let events = MaskFlags::FAN_CREATE
@@ -93,11 +93,11 @@ impl WriterTracker {
             | MaskFlags::FAN_EVENT_ON_CHILD
             | MaskFlags::FAN_ONDIR;
         let itself: Option<&Path> = None;
-        // A file system that cannot tell is none of our worries.
-        let _ = fanotify.mark(flags, events, folder, itself);
+        // A file system without support is skipped.
+        let _ = fanotify.mark(flags, events, directory, itself);
     }
 
-    /// Takes in what has happened. Soon after it happened: a process that has ended has no name.
+    /// Reads pending events. It must be called soon after they happen: a process that has ended has no name.
     pub(super) fn read_events(&mut self) {
         let Some(fanotify) = &self.fanotify else { return };
         let own = i32::try_from(std::process::id()).unwrap_or_default();
@@ -119,18 +119,18 @@ impl WriterTracker {
         }
     }
 
-    /// Who last touched a path, or the folder nearest to it.
+    /// The process that last touched a path, or the nearest directory above it.
     pub(super) fn writer_of(&self, path: &str) -> Option<&WriterProcess> {
         path.rsplit('/').find_map(|name| self.by_path.get(name))
     }
 
-    /// Forgets who that was.
+    /// Forgets all processes.
     pub(super) fn forget_writers(&mut self) {
         self.by_path.clear();
     }
 }
 
-/// What a process is called, and whose it is.
+/// Command and user of a process.
 fn process_info(pid: i32) -> WriterProcess {
     let text = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
     let status = text("status").unwrap_or_default();
@@ -140,12 +140,12 @@ fn process_info(pid: i32) -> WriterProcess {
         pid,
         command: text("comm").map(|text| text.trim().to_owned()),
         uid: uid.and_then(|uid| uid.parse().ok()),
-        // All bits set: nobody has logged in.
+        // All bits set: no login.
         login_uid: login.filter(|login| *login != u32::MAX),
     }
 }
 
-/// The process and the name of each event, as fanotify(7) lays them out.
+/// The process and the name of each event, in the layout of fanotify(7).
 fn parse_events(mut bytes: &[u8]) -> Vec<(i32, String)> {
     let mut all = Vec::new();
     while let Some((event, rest)) = split_event(bytes) {
@@ -155,7 +155,7 @@ fn parse_events(mut bytes: &[u8]) -> Vec<(i32, String)> {
         let mut records = event.get(head..).unwrap_or_default();
         while let Some((record, rest)) = split_record(records) {
             records = rest;
-            // The name is after the handle of the folder, which has its length before it.
+            // The name follows the handle of the directory, which is preceded by its length.
             let handle = i32_at(record, 12).and_then(|length| usize::try_from(length).ok());
             let name = handle.and_then(|length| record.get(20_usize.checked_add(length)?..));
             if record[0] == NAME_RECORD
@@ -169,13 +169,13 @@ fn parse_events(mut bytes: &[u8]) -> Vec<(i32, String)> {
     all
 }
 
-/// The first event, and what follows it.
+/// The first event, and the rest.
 fn split_event(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::try_from(i32_at(bytes, 0)?).ok().filter(|length| *length >= 24)?;
     bytes.split_at_checked(length)
 }
 
-/// The first record of an event, and what follows it.
+/// The first record of an event, and the rest.
 fn split_record(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = bytes.get(2..4).map(|two| u16::from_ne_bytes([two[0], two[1]]))?;
     bytes.split_at_checked(length.into()).filter(|_| length >= 4)
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_is_told_in_a_few_words() {
+    fn a_writer_is_described_in_a_line() {
         let mut writer = WriterProcess {
             pid: 7,
             command: Some("vi".to_owned()),

@@ -1,4 +1,4 @@
-//! One round of checks, all at once.
+//! Runs one round of checks, all of them in parallel.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,16 +14,16 @@ use super::super::systemd::{Systemd, TransientUnit};
 use super::HealthTarget;
 use crate::systemd_notify;
 
-/// So long an answer of the API may take.
+/// The timeout for a response of the API server.
 const API_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes every check; none takes longer than what is left.
+/// Runs all checks; none takes longer than the time that is left.
 pub(super) async fn run_checks(
     spec: &HealthSpec,
-    patient: HealthTarget<'_>,
+    target: HealthTarget<'_>,
     left: Duration,
 ) -> HealthResults {
-    let systemd = Systemd::connect(patient.root).await.map_err(|error| format!("{error:#}"));
+    let systemd = Systemd::connect(target.root).await.map_err(|error| format!("{error:#}"));
     let systemd = match &systemd {
         Ok(Some(systemd)) => Ok(Some(systemd)),
         Ok(None) => Ok(None),
@@ -34,10 +34,10 @@ pub(super) async fn run_checks(
         match check {
             HealthCheck::Unit { unit } => with_timeout(left, is_active(unit, systemd)).await,
             HealthCheck::Command { run, timeout } => {
-                run_as_unit(index, run, (*timeout).min(left), systemd, patient.root).await
+                run_as_unit(index, run, (*timeout).min(left), systemd, target.root).await
             }
             HealthCheck::Api => {
-                with_timeout(left.min(API_TIMEOUT), api_responds(patient.client)).await
+                with_timeout(left.min(API_TIMEOUT), api_responds(target.client)).await
             }
         }
     });
@@ -63,7 +63,7 @@ async fn is_active(unit: &str, systemd: SystemdResult<'_>) -> Result<(), String>
     }
 }
 
-/// On the machine itself, also when this process is in a container: as a unit of its systemd.
+/// Runs on the machine itself, even if this process is in a container: as a transient unit of its systemd.
 async fn run_as_unit(
     index: usize,
     run: &[String],
@@ -87,10 +87,10 @@ async fn run_as_unit(
     }
 }
 
-/// Where no systemd runs.
+/// Runs where systemd does not run.
 pub(super) async fn run_directly(run: &[String], limit: Duration) -> Result<(), String> {
-    let (program, arguments) = run.split_first().ok_or("no program")?;
-    let mut command = Command::new(program);
+    let (command_name, arguments) = run.split_first().ok_or("no command")?;
+    let mut command = Command::new(command_name);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     for name in systemd_notify::VARIABLES {
         command.env_remove(name);

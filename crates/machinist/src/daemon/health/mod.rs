@@ -1,10 +1,10 @@
-//! The health gate, carried out: the checks that a config brings are made on the machine until
-//! everything holds or the time is up. What follows, `core::health` says.
+//! Performs the health checks of a config on the machine until all pass or the deadline is over.
+//! `core::health` decides what follows. Called by `agent::health_gate`.
 //!
-//! | file | does |
+//! | module | does |
 //! |---|---|
 //! | `checks` | one round of checks |
-//! | `memory` | the config that did the machine no good, on its disk |
+//! | `failed_config` | the record of the config that the machine rolled back from |
 
 mod checks;
 mod failed_config;
@@ -27,10 +27,10 @@ use crate::manifests::{self, ManifestText};
 #[allow(unused_imports, reason = "the loop of the daemon calls it")]
 pub(crate) use failed_config::{read, remove, write};
 
-/// So long is waited between two rounds.
+/// The pause between two rounds.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What has to hold on a machine that has a config; nothing where the config does not say.
+/// The health checks of a config; `None` if it has none.
 pub(crate) fn spec(config: &MachineConfig) -> Result<Option<HealthSpec>> {
     let Some(bytes) = health::health_spec_bytes(config)? else { return Ok(None) };
     let Ok(text) = String::from_utf8(bytes) else {
@@ -48,39 +48,39 @@ pub(crate) fn spec(config: &MachineConfig) -> Result<Option<HealthSpec>> {
     Ok(Some(spec))
 }
 
-/// A machine whose health is asked for.
+/// The machine to check.
 #[derive(Clone, Copy)]
 pub(crate) struct HealthTarget<'a> {
     /// The root of the machine.
     pub(crate) root: &'a Path,
-    /// The home of the API.
+    /// The client of the API server.
     pub(crate) client: Option<&'a Client>,
 }
 
-/// Waits until everything holds; otherwise gives what does not when the time is up.
+/// Waits until all checks pass; returns the failing one when the deadline is over.
 pub(crate) async fn wait_until_healthy(
     spec: &HealthSpec,
-    patient: HealthTarget<'_>,
+    target: HealthTarget<'_>,
 ) -> Result<(), FailedCheck> {
     let begin = Instant::now();
-    let mut well_since: Option<Instant> = None;
+    let mut healthy_since: Option<Instant> = None;
     loop {
         let left = spec.deadline.saturating_sub(begin.elapsed()).max(CHECK_INTERVAL);
-        let round = checks::run_checks(spec, patient, left).await;
-        let held = well_since.map(|since| since.elapsed()).unwrap_or_default();
+        let round = checks::run_checks(spec, target, left).await;
+        let healthy_for = healthy_since.map(|since| since.elapsed()).unwrap_or_default();
         let pause = match health::evaluate(
             spec,
             &round,
-            HealthTiming { elapsed: begin.elapsed(), healthy_for: held },
+            HealthTiming { elapsed: begin.elapsed(), healthy_for },
         ) {
             HealthState::Healthy => return Ok(()),
             HealthState::Settling { left } => {
-                well_since.get_or_insert_with(Instant::now);
+                healthy_since.get_or_insert_with(Instant::now);
                 left
             }
             HealthState::NotYet { failing, left } => {
-                well_since = None;
-                tracing::info!("health: not yet: {failing} ({}s left)", left.as_secs());
+                healthy_since = None;
+                tracing::info!(%failing, seconds_left = left.as_secs(), "not healthy yet");
                 left
             }
             HealthState::Failed { failing } => return Err(failing),

@@ -1,4 +1,4 @@
-//! Real commands, an API that does not answer, and a disk that remembers.
+//! Real commands, an API server that does not respond, and the record on disk.
 
 use std::fs;
 
@@ -46,31 +46,32 @@ async fn commands_end_well_badly_late_or_not_at_all() {
     let limit = Duration::from_secs(20);
     let run = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
     assert_eq!(checks::run_directly(&run(&["/bin/true"]), limit).await, Ok(()));
-    let said =
+    let message =
         checks::run_directly(&run(&["/bin/sh", "-c", "exit 3"]), limit).await.expect_err("bad");
-    assert!(said.contains("exit status: 3"), "{said}");
-    let said = checks::run_directly(&run(&["/bin/nothing"]), limit).await.expect_err("no program");
-    assert!(said.contains("No such file"), "{said}");
+    assert!(message.contains("exit status: 3"), "{message}");
+    let message =
+        checks::run_directly(&run(&["/bin/nothing"]), limit).await.expect_err("no command");
+    assert!(message.contains("No such file"), "{message}");
     let soon = Duration::from_millis(50);
-    let said =
+    let message =
         checks::run_directly(&run(&["/bin/sleep", "1000"]), soon).await.expect_err("endless");
-    assert!(said.contains("not ended"), "{said}");
+    assert!(message.contains("not ended"), "{message}");
 }
 
 #[tokio::test]
 async fn a_gate_that_does_not_open_names_the_first_check_that_failed() {
-    let root = tempfile::tempdir().expect("a folder");
+    let root = tempfile::tempdir().expect("a directory");
     let spec = spec(&config("deadline: 1s\nunits: [a.service]\napi: true")).expect("a file");
-    let patient = HealthTarget { root: root.path(), client: None };
-    let failing = wait_until_healthy(&spec.expect("a spec"), patient).await.expect_err("closed");
+    let target = HealthTarget { root: root.path(), client: None };
+    let failing = wait_until_healthy(&spec.expect("a spec"), target).await.expect_err("closed");
     assert_eq!(failing.to_string(), "unit a.service: systemd does not run on this machine");
 }
 
 #[test]
-fn the_disk_remembers_until_it_is_told_to_forget() {
-    let folder = tempfile::tempdir().expect("a folder");
-    fs::create_dir(folder.path().join("etc")).expect("a folder");
-    let root = HostRoot::open(folder.path()).expect("a root");
+fn the_record_of_a_failed_config_stays_until_it_is_removed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("etc")).expect("a directory");
+    let root = HostRoot::open(directory.path()).expect("a root");
     assert_eq!(read(&root).expect("a look"), None);
     let failing = FailedCheck { check: "API".to_owned(), problem: "no answer".to_owned() };
     let (config, previous) = ("new".to_owned(), "old".to_owned());
@@ -82,6 +83,6 @@ fn the_disk_remembers_until_it_is_told_to_forget() {
     remove(&root).expect("forgotten");
     remove(&root).expect("forgotten twice");
     assert_eq!(read(&root).expect("a look"), None);
-    fs::write(folder.path().join(&FAILED_CONFIG_PATH[1..]), "{").expect("a file");
+    fs::write(directory.path().join(&FAILED_CONFIG_PATH[1..]), "{").expect("a file");
     assert_eq!(read(&root).expect("a look"), None);
 }

@@ -1,5 +1,5 @@
-//! What a first boot has left on a machine: units, the program, what the server added to the config. A
-//! machine that leaves keeps none of it.
+//! Removes what a first boot has left on a machine: units, the binary, and what the server added to the
+//! config. Called by `leave`.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -17,30 +17,31 @@ use sha2::{Digest as _, Sha512};
 use super::super::root::{HostRoot, split};
 use super::super::transaction::{FsAction, FsChange};
 
-/// Where units are.
+/// The directory of unit files.
 const UNIT_DIR: &str = "/etc/systemd/system";
-/// Where the program may be: image-based hosts keep the first folder at the second place.
+/// Where the binary may be: image-based hosts keep the first directory at the second path.
 const BINARY_PATHS: [&str; 2] = [first_boot::BINARY_PATH, "/var/usrlocal/bin/machinist"];
 
-/// Removes it all; says what went.
+/// Removes everything. Returns what was removed.
 pub(super) fn remove_first_boot(root: &HostRoot) -> Result<Vec<FsChange>> {
     let unit = format!("{UNIT_DIR}/{}", first_boot::FIRST_BOOT_UNIT);
-    let (mut paths, mut folders) = (Vec::new(), Vec::new());
+    let (mut paths, mut directories) = (Vec::new(), Vec::new());
     if exists(root, &unit)? {
-        folders.extend(first_boot::UNIT_LINKS.map(|link| format!("{UNIT_DIR}/{}", split(link).0)));
-        // Made for the kubeconfig, which went when the machine joined.
-        folders.push(split(KUBECONFIG).0.to_owned());
+        directories
+            .extend(first_boot::UNIT_LINKS.map(|link| format!("{UNIT_DIR}/{}", split(link).0)));
+        // Created for the kubeconfig, which was removed when the machine joined.
+        directories.push(split(KUBECONFIG).0.to_owned());
         let text = root.read(&unit).with_context(|| format!("cannot read {unit}"))?;
         let text = String::from_utf8_lossy(&text).into_owned();
         paths.extend(first_boot::UNIT_LINKS.map(|link| format!("{UNIT_DIR}/{link}")));
         paths.extend([ENCAPSULATED, ENCAPSULATED_BACKUP, SERVED_CONFIG].map(str::to_owned));
         paths.extend(installed_binary(root, first_boot::binary_hash(&text))?);
-        // It says what else is to go, so it goes last.
+        // It lists what else to remove, so it is removed last.
         paths.push(unit);
     }
     let enrolment = format!("{UNIT_DIR}/{}", enrol::ENROLMENT_UNIT);
     if exists(root, &enrolment)? {
-        folders.extend([
+        directories.extend([
             format!("{UNIT_DIR}/{}", split(enrol::ENROLMENT_UNIT_LINK).0),
             enrol::ENROLMENT_DIR.to_owned(),
         ]);
@@ -55,15 +56,15 @@ pub(super) fn remove_first_boot(root: &HostRoot) -> Result<Vec<FsChange>> {
             changes.push(FsChange { action: FsAction::Remove, path });
         }
     }
-    for folder in folders {
-        // What is in it is somebody else's.
-        let _ = root.remove_directory(&folder);
+    for directory in directories {
+        // Its contents belong to someone else.
+        let _ = root.remove_directory(&directory);
     }
     Ok(changes)
 }
 
-/// The program that came with the first boot. One that somebody has put there since stays, as one of a
-/// package does, which is elsewhere.
+/// Removes the binary that came with the first boot. One that was put there later stays, and so does that of
+/// a package, which is elsewhere.
 fn installed_binary(root: &HostRoot, hash: Option<&str>) -> Result<Option<String>> {
     let Some(hash) = hash else { return Ok(None) };
     for path in BINARY_PATHS {
@@ -75,13 +76,12 @@ fn installed_binary(root: &HostRoot, hash: Option<&str>) -> Result<Option<String
         if found == hash {
             return Ok(Some(path.to_owned()));
         }
-        tracing::warn!("{path} stays: it is not the program that the first boot brought");
+        tracing::warn!(path, "keeping a binary that did not come with the first boot");
     }
     Ok(None)
 }
 
-/// Whether there is something at a path; on the way to it there may be a link, which leads to another of
-/// our places.
+/// Whether something is at a path. A parent may be a link, which leads to another of these paths.
 fn exists(root: &HostRoot, path: &str) -> Result<bool> {
     match root.exists(path) {
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Ok(false),
@@ -112,12 +112,12 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// A machine after its first boot, with that program.
-    fn machine_after_first_boot(program: &str) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        let hash = hex(&Sha512::digest(b"program"));
-        let unit = format!("[Unit]\n[X-Machinist]\nProgramHash=sha512-{hash}\n");
+    /// A machine after its first boot, with this binary.
+    fn machine_after_first_boot(binary: &str) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let hash = hex(&Sha512::digest(b"binary"));
+        let unit = format!("[Unit]\n[X-Machinist]\nProgramHash=sha512-{hash}\n"); // words: keep
         write(root, "/etc/systemd/system/machinist-firstboot.service", &unit);
         write(root, "/etc/systemd/system/machinist-enrol.service", "");
         for link in first_boot::UNIT_LINKS.iter().chain([&enrol::ENROLMENT_UNIT_LINK]) {
@@ -128,21 +128,21 @@ mod tests {
         for path in [ENCAPSULATED_BACKUP, SERVED_CONFIG].iter().chain(&enrol::ENROLMENT_FILES) {
             write(root, path, "x");
         }
-        write(root, "/var/usrlocal/bin/machinist", program);
+        write(root, "/var/usrlocal/bin/machinist", binary);
         fs::create_dir_all(root.join("usr")).unwrap();
         symlink("../var/usrlocal", root.join("usr/local")).unwrap();
         fs::create_dir_all(root.join("etc/kubernetes")).unwrap();
         write(root, "/etc/hosts", "others");
-        folder
+        directory
     }
 
     fn files(root: &Path) -> Vec<String> {
-        let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
+        let (mut found, mut directories) = (Vec::new(), vec![root.to_owned()]);
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
                 let entry = entry.unwrap();
                 match entry.file_type().unwrap().is_dir() {
-                    true => folders.push(entry.path()),
+                    true => directories.push(entry.path()),
                     false => {
                         let path = entry.path();
                         found.push(path.strip_prefix(root).unwrap().display().to_string());
@@ -156,26 +156,29 @@ mod tests {
 
     #[test]
     fn nothing_of_a_first_boot_stays() {
-        let folder = machine_after_first_boot("program");
-        let changes = remove_first_boot(&HostRoot::open(folder.path()).unwrap()).unwrap();
-        assert_eq!(files(folder.path()), ["etc/hosts", "usr/local"]);
+        let directory = machine_after_first_boot("binary");
+        let changes = remove_first_boot(&HostRoot::open(directory.path()).unwrap()).unwrap();
+        assert_eq!(files(directory.path()), ["etc/hosts", "usr/local"]);
         for gone in ["machinist", "kubernetes", "systemd/system/kubelet.service.requires"] {
-            assert!(!folder.path().join("etc").join(gone).exists(), "{gone}");
+            assert!(!directory.path().join("etc").join(gone).exists(), "{gone}");
         }
-        let places: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
-        assert!(places.contains(&"/var/usrlocal/bin/machinist"), "{places:?}");
+        let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+        assert!(paths.contains(&"/var/usrlocal/bin/machinist"), "{paths:?}");
     }
 
     #[test]
-    fn a_program_that_somebody_else_put_there_stays() {
-        let folder = machine_after_first_boot("another");
-        remove_first_boot(&HostRoot::open(folder.path()).unwrap()).unwrap();
-        assert_eq!(files(folder.path()), ["etc/hosts", "usr/local", "var/usrlocal/bin/machinist"]);
-        // A machine that was not born this way has its program from elsewhere.
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "/etc/hosts", "others");
-        write(folder.path(), "/usr/local/bin/machinist", "program");
-        assert!(remove_first_boot(&HostRoot::open(folder.path()).unwrap()).unwrap().is_empty());
-        assert!(folder.path().join("usr/local/bin/machinist").exists());
+    fn a_binary_from_elsewhere_stays() {
+        let directory = machine_after_first_boot("another");
+        remove_first_boot(&HostRoot::open(directory.path()).unwrap()).unwrap();
+        assert_eq!(
+            files(directory.path()),
+            ["etc/hosts", "usr/local", "var/usrlocal/bin/machinist"]
+        );
+        // A machine that did not boot this way has its binary from elsewhere.
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path(), "/etc/hosts", "others");
+        write(directory.path(), "/usr/local/bin/machinist", "binary");
+        assert!(remove_first_boot(&HostRoot::open(directory.path()).unwrap()).unwrap().is_empty());
+        assert!(directory.path().join("usr/local/bin/machinist").exists());
     }
 }

@@ -1,5 +1,5 @@
-//! Who the machine is: a client certificate of its own, asked for with whatever it was given to join
-//! with, and renewed with itself.
+//! The identity of the machine: a client certificate of its own, requested with the credentials it was given
+//! to join with, and renewed with itself.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,13 +21,13 @@ use machinist_hub::auth::{NODE_GROUP, NODE_USER_PREFIX};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// How long a certificate may be waited for.
+/// How long to wait for a certificate.
 const CERTIFICATE_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often it is asked for: a hub signs at once.
+/// The first pause between two polls: a hub signs immediately.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The longest time between two questions.
+/// The longest pause between two polls.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(3);
-/// How long to wait for somebody else to approve before trying it.
+/// How long to wait for someone else to approve before trying it.
 const APPROVAL_DELAY: Duration = Duration::from_secs(1);
 
 /// A client for a kubeconfig.
@@ -58,7 +58,7 @@ fn kubeconfig(cluster: &Value, user: &Value) -> Value {
     })
 }
 
-/// Reads a kubeconfig and everything that it points at, so that it can stand alone.
+/// Reads a kubeconfig and all files that it refers to, so that it is self-contained.
 pub(crate) fn read_flattened(path: &Path) -> Result<Value> {
     let show = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {show}"))?;
@@ -74,16 +74,16 @@ pub(crate) fn read_flattened(path: &Path) -> Result<Value> {
     let text = |field: &str| context[field].as_str().unwrap_or_default();
     let mut cluster = named("clusters", text("cluster"), "cluster")?;
     let mut user = named("users", text("user"), "user")?;
-    let folder = path.parent().unwrap_or_else(|| Path::new("/"));
-    inline_files(&mut cluster, &["certificate-authority"], folder)?;
-    inline_files(&mut user, &["client-certificate", "client-key"], folder)?;
+    let directory = path.parent().unwrap_or_else(|| Path::new("/"));
+    inline_files(&mut cluster, &["certificate-authority"], directory)?;
+    inline_files(&mut user, &["client-certificate", "client-key"], directory)?;
     Ok(kubeconfig(&cluster, &user))
 }
 
-/// Puts the bytes of files in the place of their names.
-fn inline_files(object: &mut Value, fields: &[&str], folder: &Path) -> Result<()> {
+/// Replaces paths by the contents of the files.
+fn inline_files(object: &mut Value, fields: &[&str], directory: &Path) -> Result<()> {
     for field in fields {
-        let Some(file) = object[*field].as_str().map(|file| folder.join(file)) else { continue };
+        let Some(file) = object[*field].as_str().map(|file| directory.join(file)) else { continue };
         let bytes = std::fs::read(&file).with_context(|| format!("{field} {}", file.display()))?;
         object[format!("{field}-data")] = STANDARD.encode(bytes).into();
         object.as_object_mut().map(|object| object.remove(*field));
@@ -91,7 +91,7 @@ fn inline_files(object: &mut Value, fields: &[&str], folder: &Path) -> Result<()
     Ok(())
 }
 
-/// A kubeconfig with an identity of the machine's own, asked for with the one that is given.
+/// A kubeconfig with an identity of the machine, requested with the given one.
 pub(crate) async fn issue_identity(given: &Value, name: &str) -> Result<Value> {
     let user = format!("{NODE_USER_PREFIX}{name}");
     let (key, request) = generate_csr(&user, NODE_GROUP)?;
@@ -106,7 +106,7 @@ pub(crate) async fn issue_identity(given: &Value, name: &str) -> Result<Value> {
     ))
 }
 
-/// Has a request signed.
+/// Has a certificate request signed.
 async fn request_certificate(client: &Client, name: &str, request: &str) -> Result<Vec<u8>> {
     let api: Api<CertificateSigningRequest> = Api::all(client.clone());
     let object = CertificateSigningRequest {
@@ -153,7 +153,7 @@ async fn request_certificate(client: &Client, name: &str, request: &str) -> Resu
     )
 }
 
-/// An administrator who joins a machine by hand approves of it.
+/// Approves the request, if an administrator joins the machine by hand.
 async fn approve(api: &Api<CertificateSigningRequest>, request: &CertificateSigningRequest) {
     let condition = CertificateSigningRequestCondition {
         type_: "Approved".to_owned(),
@@ -165,11 +165,14 @@ async fn approve(api: &Api<CertificateSigningRequest>, request: &CertificateSign
     let name = request.metadata.name.clone().unwrap_or_default();
     let patch = Patch::Merge(json!({"status": {"conditions": [condition]}}));
     if api.patch_approval(&name, &PatchParams::default(), &patch).await.is_err() {
-        tracing::info!("waiting for somebody to run: kubectl certificate approve {name}");
+        tracing::info!(
+            request = name,
+            "waiting for an approval of the certificate: run kubectl certificate approve REQUEST"
+        );
     }
 }
 
-/// Whether the certificate in a kubeconfig is to be renewed: less than a third of its time is left.
+/// Whether the certificate in a kubeconfig has to be renewed: less than a third of its lifetime is left.
 pub(crate) fn needs_renewal(kubeconfig: &Value) -> bool {
     let data = kubeconfig["users"][0]["user"]["client-certificate-data"].as_str();
     let pem = data.and_then(|data| STANDARD.decode(data).ok());
@@ -186,10 +189,10 @@ mod tests {
     use machinist_hub::auth::certificates::CertificateAuthority;
 
     #[test]
-    fn a_kubeconfig_is_made_to_stand_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("ca.crt"), "authority").unwrap();
-        let file = folder.path().join("config");
+    fn a_kubeconfig_becomes_self_contained() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("ca.crt"), "authority").unwrap();
+        let file = directory.path().join("config");
         let text = "current-context: b\n\
             contexts: [{name: a, context: {cluster: x, user: x}}, {name: b, context: {cluster: c, user: u}}]\n\
             clusters: [{name: c, cluster: {server: https://h, certificate-authority: ca.crt}}]\n\
@@ -214,7 +217,7 @@ mod tests {
         let pair = ca.issue_client("system:node:a", "system:nodes").unwrap();
         let user = json!({"client-certificate-data": STANDARD.encode(pair.certificate)});
         assert!(!needs_renewal(&kubeconfig(&json!({}), &user)));
-        // Nothing that could be renewed.
+        // Nothing to renew.
         assert!(!needs_renewal(&token_kubeconfig("https://h", "t", "ca")));
     }
 }

@@ -1,4 +1,4 @@
-//! Leaving: every managed file is given back, and nothing of ours stays.
+//! Leaves the API server: every managed file is restored, and nothing of Machinist stays.
 
 use std::fs;
 use std::path::Path;
@@ -27,10 +27,10 @@ use super::super::transaction::{self, FsChange};
 use super::paths::JoinPaths;
 use super::{cleanup, credentials, service};
 
-/// How long the home may take to let the machine go.
+/// The timeout for removing the Node.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The annotations that are the daemon's.
+/// The annotations that the daemon writes.
 const DAEMON_ANNOTATIONS: [&str; 12] = [
     annotation::CURRENT_CONFIG,
     annotation::DESIRED_CONFIG,
@@ -52,30 +52,30 @@ const DAEMON_ANNOTATIONS: [&str; 12] = [
 pub(crate) struct LeaveReport {
     /// The config that the machine had.
     pub(crate) from: String,
-    /// What was given back.
+    /// What was restored.
     pub(crate) changes: Vec<FsChange>,
-    /// What became of the Node.
+    /// What happened to the Node.
     pub(crate) node: String,
 }
 
-/// Leaves. The Node is let go with the machine's own identity unless another one is given.
+/// Leaves. The Node is removed with the identity of the machine unless another one is given.
 pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Result<LeaveReport> {
-    let places = JoinPaths::new(root);
+    let join_paths = JoinPaths::new(root);
     let systemd = Systemd::connect(root).await?;
     if let Some(systemd) =
-        systemd.as_ref().filter(|_| places.unit_file(service::SERVICE_NAME).exists())
+        systemd.as_ref().filter(|_| join_paths.unit_file(service::SERVICE_NAME).exists())
     {
         systemd.stop(service::SERVICE_NAME).await.context("the daemon cannot be stopped")?;
     }
     let (from, mut changes) = restore_files(&HostRoot::open(root)?)?;
-    let node = match (client, places.kubeconfig().exists()) {
+    let node = match (client, join_paths.kubeconfig().exists()) {
         (Some(client), _) => release_node(&client, name).await,
-        (None, true) => release_node_with_own_identity(&places, name).await,
+        (None, true) => release_node_with_own_identity(&join_paths, name).await,
         (None, false) => "left alone: this machine has no identity".to_owned(),
     };
-    service::remove(&places)?;
-    JoinPaths::remove_file(&places.kubeconfig())?;
-    JoinPaths::remove_empty(&places.state_dir());
+    service::remove(&join_paths)?;
+    JoinPaths::remove_file(&join_paths.kubeconfig())?;
+    JoinPaths::remove_empty(&join_paths.state_dir());
     changes.extend(cleanup::remove_first_boot(&HostRoot::open(root)?)?);
     if let Some(systemd) = systemd {
         systemd.daemon_reload().await?;
@@ -83,29 +83,31 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
     Ok(LeaveReport { from, changes, node })
 }
 
-/// Gives every managed file back, then removes the daemon's own ones.
+/// Restores every managed file, then removes the daemon's own files.
 fn restore_files(root: &HostRoot) -> Result<(String, Vec<FsChange>)> {
     transaction::recover(root)?;
     let old = state::current_config(root)?.unwrap_or_else(empty_config);
     let mut changes = Vec::new();
-    let mut do_all = |plan: ApplyPlan| -> Result<()> {
+    let mut commit = |plan: ApplyPlan| -> Result<()> {
         let steps = plan.steps.iter().map(transaction::describe);
         changes.extend(steps.filter(|change| !change.path.starts_with(DAEMON_DIR)));
         if !plan.steps.is_empty()
             && let Some(note) = transaction::commit(root, plan)?
         {
-            tracing::warn!("{note}");
+            tracing::warn!(note, "cannot clean up after a change");
         }
         Ok(())
     };
     // Not checked for changes that a running machine refuses: they must not keep it from leaving.
-    do_all(transaction::plan(root, &old, &empty_config())?)?;
+    commit(transaction::plan(root, &old, &empty_config())?)?;
     // Then what the cluster kept up to date next to its configs.
-    do_all(apply::plan_release_all(root, host_defaults())?)?;
+    commit(apply::plan_release_all(root, host_defaults())?)?;
     match detect::remove_kernel_arguments(root.path(), &old) {
         Ok(None) => {}
-        Ok(Some(note)) => tracing::warn!("{note}"),
-        Err(error) => tracing::warn!("the kernel arguments of the config stay: {error:#}"),
+        Ok(Some(note)) => tracing::warn!(note, "kernel arguments are not removed completely"),
+        Err(error) => {
+            tracing::warn!(error = %format_args!("{error:#}"), "cannot remove the kernel arguments of the config");
+        }
     }
     let own = [
         FAILED_CONFIG_PATH,
@@ -119,24 +121,24 @@ fn restore_files(root: &HostRoot) -> Result<(String, Vec<FsChange>)> {
     for path in own {
         root.remove(path).with_context(|| format!("cannot remove {path}"))?;
     }
-    for folder in [ORIGINALS, NO_ORIGINALS, DAEMON_DIR] {
-        remove_empty_directories(&root.path().join(folder.trim_start_matches('/')));
+    for directory in [ORIGINALS, NO_ORIGINALS, DAEMON_DIR] {
+        remove_empty_directories(&root.path().join(directory.trim_start_matches('/')));
     }
     Ok((old.metadata.name.unwrap_or_default(), changes))
 }
 
-/// Removes a folder and those in it, as far as they are empty.
-fn remove_empty_directories(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+/// Removes a directory and those in it, as far as they are empty.
+fn remove_empty_directories(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove_empty_directories(&entry.path());
         }
     }
-    JoinPaths::remove_empty(folder);
+    JoinPaths::remove_empty(directory);
 }
 
-async fn release_node_with_own_identity(places: &JoinPaths, name: &str) -> String {
-    let client = match credentials::read_flattened(&places.kubeconfig()) {
+async fn release_node_with_own_identity(join_paths: &JoinPaths, name: &str) -> String {
+    let client = match credentials::read_flattened(&join_paths.kubeconfig()) {
         Ok(kubeconfig) => credentials::client_for(&kubeconfig).await,
         Err(error) => Err(error),
     };
@@ -146,12 +148,12 @@ async fn release_node_with_own_identity(places: &JoinPaths, name: &str) -> Strin
     }
 }
 
-/// A patch that takes away what the daemon and its controller have written.
+/// The patch that removes the annotations of the daemon and its controller.
 pub(super) fn remove_annotations_patch() -> Value {
     DAEMON_ANNOTATIONS.iter().map(|key| ((*key).to_owned(), Value::Null)).collect()
 }
 
-/// Removes the Node, or what the daemon has written on it. A home that does not answer keeps no
+/// Removes the Node, or the annotations of the daemon. An API server that does not respond does not keep a
 /// machine from leaving.
 async fn release_node(client: &Client, name: &str) -> String {
     let api: Api<Node> = Api::all(client.clone());
@@ -172,13 +174,13 @@ async fn release_node(client: &Client, name: &str) -> String {
         Ok("its annotations were removed".to_owned())
     };
     match timeout(REQUEST_TIMEOUT, request).await {
-        Ok(Ok(said)) => said,
+        Ok(Ok(message)) => message,
         Ok(Err(error)) => {
             let error: kube::Error = error;
             format!("left alone: {error}; remove it with kubectl delete node {name}")
         }
         Err(_) => format!(
-            "left alone: the home does not answer; remove it with kubectl delete node {name}"
+            "left alone: the API server does not respond; remove it with kubectl delete node {name}"
         ),
     }
 }

@@ -1,13 +1,13 @@
-//! Joining a home, and leaving it: an identity of the machine's own, a service, a Node; and all of it
-//! away again, with every file given back.
+//! Joins an API server, and leaves it: an identity of the machine, a service, and a Node; and their removal,
+//! with every file restored.
 //!
-//! | file | does |
+//! | module | does |
 //! |---|---|
-//! | `credentials` | a client certificate of the machine's own, and its renewal |
-//! | `places` | where things are |
+//! | `credentials` | the client certificate of the machine, and its renewal |
+//! | `paths` | where things are |
 //! | `service` | the service that runs the daemon |
-//! | `leave` | everything as it was |
-//! | `born` | what a first boot has left, and goes with it |
+//! | `leave` | leaving |
+//! | `cleanup` | removal of what a first boot has left |
 
 mod cleanup;
 pub(crate) mod credentials;
@@ -41,66 +41,66 @@ pub(crate) struct JoinOptions {
     pub(crate) name: String,
     /// The root of the machine.
     pub(crate) root: PathBuf,
-    /// The labels that its Node is to have.
+    /// The labels of its Node.
     pub(crate) labels: BTreeMap<String, String>,
-    /// Whether a kubelet looks after the Node.
+    /// Whether a kubelet registers the Node.
     pub(crate) has_kubelet: bool,
-    /// Whether to keep the identity of the kubeconfig instead of asking for one.
+    /// Whether to keep the identity of the kubeconfig instead of requesting one.
     pub(crate) keep_identity: bool,
-    /// The program that the service runs.
+    /// The binary that the service runs.
     pub(crate) binary: PathBuf,
-    /// Where the daemon serves its figures, if anywhere.
+    /// Where the daemon serves metrics, if anywhere.
     pub(crate) metrics_listen: Option<String>,
-    /// Whether the service is started now, and not with the next boot.
+    /// Whether the service is started now, not with the next boot.
     pub(crate) start_now: bool,
 }
 
-/// What has been done.
+/// What was done.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct JoinReport {
     /// The Node.
     pub(crate) node: String,
-    /// Where the machine's identity is.
+    /// Where the identity of the machine is.
     pub(crate) kubeconfig: PathBuf,
-    /// The service, and whether it runs.
+    /// The service.
     pub(crate) service: &'static str,
-    /// Whether it was started: not in an image that is being built.
+    /// Whether it was started; not in an image that is being built.
     pub(crate) is_started: bool,
 }
 
-/// Joins the home that a kubeconfig describes.
-pub(crate) async fn join(given: &Value, joining: &JoinOptions) -> Result<JoinReport> {
-    let places = JoinPaths::new(&joining.root);
-    if places.kubeconfig().exists() {
+/// Joins the API server that a kubeconfig describes.
+pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinReport> {
+    let join_paths = JoinPaths::new(&options.root);
+    if join_paths.kubeconfig().exists() {
         bail!(
             "this machine has joined already ({} is there): machinist leave first",
-            places.kubeconfig().display()
+            join_paths.kubeconfig().display()
         );
     }
-    if !joining.binary.exists() {
-        bail!("--binary {}: there is no such file", joining.binary.display());
+    if !options.binary.exists() {
+        bail!("--binary {}: there is no such file", options.binary.display());
     }
-    let kubeconfig = if joining.keep_identity {
+    let kubeconfig = if options.keep_identity {
         given.clone()
     } else {
-        credentials::issue_identity(given, &joining.name).await?
+        credentials::issue_identity(given, &options.name).await?
     };
     let client = credentials::client_for(&kubeconfig).await?;
-    ensure_node(&client, joining).await?;
-    places.create_state_dir()?;
-    write_identity(&joining.root, &kubeconfig)?;
-    service::install(&places, joining)?;
-    let is_started = joining.start_now && start_service(&joining.root).await?;
+    ensure_node(&client, options).await?;
+    join_paths.create_state_dir()?;
+    write_identity(&options.root, &kubeconfig)?;
+    service::install(&join_paths, options)?;
+    let is_started = options.start_now && start_service(&options.root).await?;
     Ok(JoinReport {
-        node: joining.name.clone(),
-        kubeconfig: places.kubeconfig(),
+        node: options.name.clone(),
+        kubeconfig: join_paths.kubeconfig(),
         service: service::SERVICE_NAME,
         is_started,
     })
 }
 
-/// Keeps the machine's identity, for root alone.
+/// Writes the identity of the machine, readable only by root.
 pub(super) fn write_identity(root: &Path, kubeconfig: &Value) -> Result<()> {
     let bytes = serde_json::to_vec_pretty(kubeconfig)?;
     let path = paths::KUBECONFIG;
@@ -108,40 +108,40 @@ pub(super) fn write_identity(root: &Path, kubeconfig: &Value) -> Result<()> {
         .with_context(|| format!("cannot write {path}"))
 }
 
-/// Makes the machine's Node, or gives the one that is there its labels.
-async fn ensure_node(client: &Client, joining: &JoinOptions) -> Result<()> {
+/// Creates the Node of the machine, or labels the existing one.
+async fn ensure_node(client: &Client, options: &JoinOptions) -> Result<()> {
     let api: Api<Node> = Api::all(client.clone());
-    let name = &joining.name;
+    let name = &options.name;
     let context = || format!("Node {name}");
     match api.get_opt(name).await.with_context(context)? {
         Some(_) => {
-            let mut patch = json!({"metadata": {"labels": joining.labels}});
-            if has_no_config(&joining.root)? {
-                // What a Node of this name said in an earlier life is not true any more.
+            let mut patch = json!({"metadata": {"labels": options.labels}});
+            if has_no_config(&options.root)? {
+                // The annotations of an earlier machine of this name are not true any more.
                 patch["metadata"]["annotations"] = leave::remove_annotations_patch();
             }
             let patch = Patch::Merge(patch);
             let patched = api.patch(name, &PatchParams::default(), &patch).await;
             patched.map(drop).with_context(|| format!("cannot label Node {name}"))
         }
-        None if joining.has_kubelet => bail!(
+        None if options.has_kubelet => bail!(
             "Node {name}: there is none; start the kubelet first, or leave --kubelet out where there is none"
         ),
         None => {
-            let node = new_node(name, &joining.labels);
+            let node = new_node(name, &options.labels);
             let made = api.create(&PostParams::default(), &node).await;
             made.map(drop).with_context(|| format!("cannot create Node {name}"))
         }
     }
 }
 
-/// Whether the disk says nothing about a config.
+/// Whether the disk names no config.
 fn has_no_config(root: &Path) -> Result<bool> {
     let root = HostRoot::open_read_only(root)?;
     Ok(!root.exists(CURRENT_CONFIG)? && !root.exists(NODE_ANNOTATIONS)?)
 }
 
-/// Starts the service where systemd runs.
+/// Starts the service, if systemd runs.
 async fn start_service(root: &Path) -> Result<bool> {
     let Some(systemd) = Systemd::connect(root).await? else { return Ok(false) };
     systemd.daemon_reload().await?;

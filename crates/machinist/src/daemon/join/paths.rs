@@ -1,4 +1,4 @@
-//! Where the things of a joined machine are.
+//! Where the files of a joined machine are.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-/// The folder of the machine's identity.
+/// The directory of the machine's identity.
 const STATE_DIR: &str = "var/lib/machinist";
-/// The machine's identity, beneath the root.
+/// The identity of the machine, beneath the root.
 pub(super) const KUBECONFIG: &str = "/var/lib/machinist/kubeconfig";
-/// Where units are.
+/// The directory of unit files.
 const UNIT_DIR: &str = "etc/systemd/system";
 
-/// Places beneath a root.
+/// Paths beneath a root.
 #[derive(Debug, Clone)]
 pub(crate) struct JoinPaths {
     root: PathBuf,
@@ -24,12 +24,12 @@ impl JoinPaths {
         Self { root: root.to_owned() }
     }
 
-    /// The folder of the machine's identity.
+    /// The directory of the machine's identity.
     pub(crate) fn state_dir(&self) -> PathBuf {
         self.root.join(STATE_DIR)
     }
 
-    /// The machine's identity, and the way to its home.
+    /// The kubeconfig: the identity of the machine, and the address of its API server.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.state_dir().join("kubeconfig")
     }
@@ -39,19 +39,19 @@ impl JoinPaths {
         self.root.join(UNIT_DIR).join(name)
     }
 
-    /// What has the service started.
+    /// The link that enables the service.
     pub(super) fn wants_link(&self, name: &str) -> PathBuf {
         self.root.join(UNIT_DIR).join("multi-user.target.wants").join(name)
     }
 
-    /// Makes the folder, for root alone.
+    /// Creates the directory, which only root may enter.
     pub(super) fn create_state_dir(&self) -> Result<()> {
-        let folder = self.state_dir();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.with_context(|| format!("cannot make {}", folder.display()))
+        let directory = self.state_dir();
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+        made.with_context(|| format!("cannot make {}", directory.display()))
     }
 
-    /// Removes a file, and says whether it was there.
+    /// Removes a file. Returns whether it was there.
     pub(super) fn remove_file(path: &Path) -> Result<bool> {
         match fs::remove_file(path) {
             Ok(()) => Ok(true),
@@ -60,9 +60,9 @@ impl JoinPaths {
         }
     }
 
-    /// Removes a folder that is empty.
+    /// Removes an empty directory.
     pub(super) fn remove_empty(path: &Path) {
-        // What is in it is somebody else's.
+        // Its contents belong to someone else.
         let _ = fs::remove_dir(path);
     }
 }

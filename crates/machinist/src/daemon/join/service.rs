@@ -1,4 +1,4 @@
-//! The service that runs the daemon.
+//! The systemd service that runs the daemon.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,44 +13,44 @@ use super::paths::JoinPaths;
 /// Its name.
 pub(crate) const SERVICE_NAME: &str = "machinist-daemon.service";
 
-/// Writes the service and has it started at every boot.
-pub(super) fn install(places: &JoinPaths, joining: &JoinOptions) -> Result<()> {
-    let (unit, wanted) = (places.unit_file(SERVICE_NAME), places.wants_link(SERVICE_NAME));
+/// Writes the service and enables it.
+pub(super) fn install(join_paths: &JoinPaths, options: &JoinOptions) -> Result<()> {
+    let (unit, wanted) = (join_paths.unit_file(SERVICE_NAME), join_paths.wants_link(SERVICE_NAME));
     let context = |path: &Path| format!("cannot write {}", path.display());
-    if let Some(folder) = wanted.parent() {
-        fs::create_dir_all(folder).with_context(|| context(folder))?;
+    if let Some(directory) = wanted.parent() {
+        fs::create_dir_all(directory).with_context(|| context(directory))?;
     }
-    fs::write(&unit, unit_text(joining)).with_context(|| context(&unit))?;
+    fs::write(&unit, unit_text(options)).with_context(|| context(&unit))?;
     JoinPaths::remove_file(&wanted)?;
     symlink(format!("/etc/systemd/system/{SERVICE_NAME}"), &wanted)
         .with_context(|| context(&wanted))
 }
 
 /// Removes it.
-pub(super) fn remove(places: &JoinPaths) -> Result<()> {
-    let (unit, wanted) = (places.unit_file(SERVICE_NAME), places.wants_link(SERVICE_NAME));
+pub(super) fn remove(join_paths: &JoinPaths) -> Result<()> {
+    let (unit, wanted) = (join_paths.unit_file(SERVICE_NAME), join_paths.wants_link(SERVICE_NAME));
     JoinPaths::remove_file(&wanted)?;
     JoinPaths::remove_file(&unit)?;
-    if let Some(folder) = wanted.parent() {
-        JoinPaths::remove_empty(folder);
+    if let Some(directory) = wanted.parent() {
+        JoinPaths::remove_empty(directory);
     }
     Ok(())
 }
 
 /// The unit.
-fn unit_text(joining: &JoinOptions) -> String {
+fn unit_text(options: &JoinOptions) -> String {
     let mut command = format!(
         "{} daemon start --kubeconfig /var/lib/machinist/kubeconfig --node-name {}",
-        joining.binary.display(),
-        joining.name
+        options.binary.display(),
+        options.name
     );
-    if !joining.has_kubelet {
+    if !options.has_kubelet {
         command.push_str(" --register");
-        for (key, value) in &joining.labels {
+        for (key, value) in &options.labels {
             let _ = write!(command, " --label {key}={value}");
         }
     }
-    if let Some(listen) = &joining.metrics_listen {
+    if let Some(listen) = &options.metrics_listen {
         let _ = write!(command, " --metrics-listen {listen}");
     }
     format!(
@@ -85,8 +85,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn the_unit_says_which_machine_it_is() {
-        let joining = JoinOptions {
+    fn the_unit_names_its_machine() {
+        let options = JoinOptions {
             name: "n1".to_owned(),
             root: "/".into(),
             labels: BTreeMap::from([("node-role.kubernetes.io/worker".into(), String::new())]),
@@ -96,13 +96,13 @@ mod tests {
             metrics_listen: None,
             start_now: true,
         };
-        let unit = unit_text(&joining);
+        let unit = unit_text(&options);
         assert!(
             unit.contains(
                 "ExecStart=/usr/local/bin/machinist daemon start --kubeconfig /var/lib/machinist/kubeconfig --node-name n1 --register --label node-role.kubernetes.io/worker=\n"
             ),
             "{unit}"
         );
-        assert!(!unit_text(&JoinOptions { has_kubelet: true, ..joining }).contains("--register"));
+        assert!(!unit_text(&JoinOptions { has_kubelet: true, ..options }).contains("--register"));
     }
 }

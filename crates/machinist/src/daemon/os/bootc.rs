@@ -1,4 +1,4 @@
-//! bootc. What it is called with is decided in `core::os`.
+//! Hosts that bootc manages. `core::os` decides which commands are run.
 
 use anyhow::{Result, anyhow};
 use machinist_core::os::bootc::{self as calls, CommandLine};
@@ -23,8 +23,8 @@ impl BootcBackend {
         Self { host, has_rpm_ostree }
     }
 
-    fn run(&self, (program, arguments): &CommandLine) -> Result<()> {
-        self.host.run_logged(program, arguments)
+    fn run(&self, (command_name, arguments): &CommandLine) -> Result<()> {
+        self.host.run_logged(command_name, arguments)
     }
 }
 
@@ -46,7 +46,7 @@ impl HostOs for BootcBackend {
     }
 
     fn fetch(&self, _: &OsChange) -> Result<()> {
-        // bootc fetches and stages in one.
+        // bootc downloads and stages in one command.
         Ok(())
     }
 
@@ -55,9 +55,10 @@ impl HostOs for BootcBackend {
         self.unstage()?;
         let done = calls::stage(change).iter().try_for_each(|command| self.run(command));
         done.inspect_err(|_| {
-            // Nothing, or all of it.
-            if let Err(second) = self.unstage() {
-                tracing::warn!("{second:#}");
+            // All of it or nothing.
+            if let Err(error) = self.unstage() {
+                let error = format_args!("{error:#}");
+                tracing::warn!(%error, "cannot drop the staged change");
             }
         })
     }
@@ -68,7 +69,7 @@ impl HostOs for BootcBackend {
     }
 
     fn confirm(&self) -> Result<()> {
-        // bootc keeps one operating system besides, for a person to go back to.
+        // bootc keeps one other deployment, for a manual rollback.
         Ok(())
     }
 }

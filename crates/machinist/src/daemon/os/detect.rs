@@ -1,4 +1,4 @@
-//! Finds out by looking how the operating system of a host is changed.
+//! Detects how the operating system of a host is changed.
 
 use std::path::Path;
 
@@ -17,13 +17,13 @@ use super::rpm_ostree::RpmOstree;
 
 /// How the operating system of a host is changed.
 pub(crate) struct OsBackend {
-    /// The one that does it.
+    /// The backend.
     pub(crate) os: Box<dyn HostOs>,
     /// Its kind.
     pub(crate) kind: HostKind,
-    /// Why this one.
+    /// Why this backend.
     pub(crate) reason: String,
-    /// Whether anybody reads the kernel arguments that a config asks for.
+    /// Whether anything reads the kernel arguments that a config asks for.
     pub(crate) supports_kernel_arguments: bool,
     host: HostCommands,
 }
@@ -35,13 +35,13 @@ impl std::fmt::Debug for OsBackend {
 }
 
 impl OsBackend {
-    /// What the kernel was booted with; none where nobody reads what a config asks for, or where
-    /// the root is not that of a running machine.
+    /// The kernel command line; `None` where nothing reads kernel arguments from a config, or where the root is
+    /// not that of a running machine.
     pub(crate) fn command_line(&self) -> Option<String> {
         self.host.command_line().filter(|_| self.supports_kernel_arguments)
     }
 
-    /// Why what was staged could not be put in place at the last restart, where ostree has said so.
+    /// Why the staged OS was not deployed at the last reboot, if ostree logged it.
     pub(crate) fn finalize_failure(&self) -> Option<String> {
         if self.kind == HostKind::Plain {
             return None;
@@ -51,18 +51,17 @@ impl OsBackend {
         journal.lines().find(|line| line.starts_with("error:")).map(str::to_owned)
     }
 
-    /// The unit that puts in place what is staged, where there is one: it has to run before the
-    /// machine goes down.
+    /// The unit that deploys what is staged, if there is one. It has to run before the machine shuts down.
     pub(crate) fn finalize_unit(&self) -> Option<&'static str> {
-        let folders = ["/usr/lib/systemd/system", "/lib/systemd/system"];
+        let directories = ["/usr/lib/systemd/system", "/lib/systemd/system"];
         let is_there =
-            |folder: &&str| self.host.path(&format!("{folder}/{FINALIZE_UNIT}")).is_file();
-        (self.kind != HostKind::Plain && folders.iter().any(is_there)).then_some(FINALIZE_UNIT)
+            |directory: &&str| self.host.path(&format!("{directory}/{FINALIZE_UNIT}")).is_file();
+        (self.kind != HostKind::Plain && directories.iter().any(is_there)).then_some(FINALIZE_UNIT)
     }
 }
 
-/// Takes away what a config has asked for, as far as that needs nothing but a restart: a machine that
-/// leaves keeps its image. Says what is left to do.
+/// Removes the kernel arguments of a config. A machine that leaves keeps its image. Returns what is left to
+/// do.
 pub(crate) fn remove_kernel_arguments(
     root: &Path,
     config: &MachineConfig,
@@ -82,15 +81,15 @@ pub(crate) fn remove_kernel_arguments(
 
 const FINALIZE_UNIT: &str = "ostree-finalize-staged.service";
 
-/// Whether the kernel of a machine runs in FIPS mode, where it can tell. Where a root has no /proc of its
-/// own, the kernel is ours.
+/// Whether the kernel runs in FIPS mode; `None` if the host does not say. For a root without its own /proc,
+/// the running kernel counts.
 pub(crate) fn fips_enabled(root: &Path) -> Option<bool> {
     let of = |root: &Path| std::fs::read_to_string(root.join("proc/sys/crypto/fips_enabled"));
     let text = of(root).or_else(|_| of(Path::new("/"))).ok()?;
     Some(text.trim() == "1")
 }
 
-/// Looks.
+/// Detects the kind of a host.
 pub(crate) fn detect(root: &Path) -> OsBackend {
     let host = HostCommands::new(root);
     let os_release =

@@ -1,5 +1,4 @@
-//! The packages of extensions and other kernels, out of their image, as a repository for as long as
-//! they are needed.
+//! The packages of extensions and other kernels, extracted from their image into a temporary repository.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use machinist_core::os::extensions::{
 
 use super::command::HostCommands;
 
-/// A repository of packages; gone with this value.
+/// A repository of packages, removed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct ExtensionsRepo {
     host: HostCommands,
@@ -24,7 +23,7 @@ pub(super) struct ExtensionsRepo {
 }
 
 impl ExtensionsRepo {
-    /// Brings the packages that a change needs; nothing where it needs none.
+    /// Extracts the packages that a change needs; `None` if it needs none.
     pub(super) fn fetch(host: &HostCommands, change: &OsChange) -> Result<Option<Self>> {
         let Some(image) = &change.extensions_image else { return Ok(None) };
         let authfile = host.path(PULL_SECRET).is_file().then_some(PULL_SECRET);
@@ -59,7 +58,8 @@ impl Drop for ExtensionsRepo {
         if let Err(error) =
             self.host.run_logged("podman", &["rm", "--force", "--ignore", &self.container])
         {
-            tracing::warn!("{error:#}");
+            let error = format_args!("{error:#}");
+            tracing::warn!(%error, "cannot remove the container of the extensions");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The host's operating system, as far as a config may change it.
+//! Changes the operating system of the host. Called by `agent::os` and by the first boot.
 //!
-//! Calls block: the daemon makes them on a thread of their own.
+//! Calls block: the daemon makes them on blocking threads.
 //!
-//! | file | does |
+//! | module | does |
 //! |---|---|
-//! | `host` | finds out by looking which of these it is |
-//! | `run` | runs the host's programs, and tells how far they are |
-//! | `ostree` | ostree alone: images are fetched, unpacked and deployed by us |
+//! | `detect` | detects which backend a host needs |
+//! | `command` | runs commands of the host, and logs their progress |
+//! | `ostree` | only ostree: Machinist downloads, unpacks and deploys images |
 //! | `rpm_ostree`, `extensions_repo` | Fedora CoreOS, RHCOS, SCOS |
 //! | `bootc` | bootc |
-//! | `plain` | hosts of packages: kernel arguments, and nothing else |
+//! | `plain` | package hosts: kernel arguments, and nothing else |
 
 mod bootc;
 mod command;
@@ -22,33 +22,33 @@ mod rpm_ostree;
 use anyhow::Result;
 use machinist_core::os::{DesiredOs, OsChange, OsStatus};
 
-/// A way to change an operating system. One for each kind of host.
+/// A way to change an operating system, one for each kind of host.
 pub(crate) trait HostOs: Send + Sync {
-    /// What it is called: `ostree`, `rpm-ostree`, `bootc`, `plain`.
+    /// The name: `ostree`, `rpm-ostree`, `bootc`, `plain`.
     fn backend_name(&self) -> &'static str;
 
-    /// What is booted, what comes next, what is kept.
+    /// What is booted, staged and kept.
     fn status(&self) -> Result<OsStatus>;
 
-    /// Why this host cannot make the change; asked before anything is written.
+    /// Why this host cannot make the change. Asked before anything is written.
     fn refusal(&self, change: &OsChange) -> Option<String>;
 
-    /// Brings everything onto the machine that the change needs, so that it is away as short as
-    /// possible. May be called again after an interruption, and goes on where it was.
+    /// Downloads everything that the change needs, so that the machine is out of service as briefly as possible.
+    /// May be called again after an interruption, and continues where it was.
     fn fetch(&self, change: &OsChange) -> Result<()>;
 
-    /// Makes the change for the next boot, all of it or nothing. `now` asks for it to be on disk when
-    /// this returns, without anything left to do while the machine goes down.
+    /// Stages the change for the next boot, all of it or nothing. `now` asks for it to be on disk when this
+    /// returns, with nothing left to do at shutdown.
     fn stage(&self, change: &OsChange, now: bool) -> Result<()>;
 
-    /// Takes back a change that has not been booted.
+    /// Drops a change that has not been booted.
     fn unstage(&self) -> Result<()>;
 
-    /// The change has proved itself: what was kept for the way back, and what is left of the
-    /// download, may go.
+    /// Removes what was kept for a rollback, and the rest of the download, after the change has passed its
+    /// checks.
     fn confirm(&self) -> Result<()>;
 
-    /// What is wrong with the running machine beyond its image and kernel arguments.
+    /// What is wrong with the running machine, apart from its image and kernel arguments.
     fn problem(&self, _wanted: &DesiredOs) -> Option<String> {
         None
     }

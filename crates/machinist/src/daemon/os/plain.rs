@@ -1,7 +1,7 @@
-//! Hosts that are made of packages: kernel arguments, in a file that the boot loader's tools read.
+//! Package hosts: kernel arguments, in a file that the boot loader's tools read.
 //!
-//! What stood in that file when the machine was booted is kept beside the daemon's own files, so that
-//! a change that has not been booted can be taken back, and be made again without being made twice.
+//! The contents of that file at boot are kept with the daemon's own files, so that a change that has not been
+//! booted can be undone, and staging it again does not apply it twice.
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
@@ -12,6 +12,7 @@ use machinist_core::api::names::path::DAEMON_DIR;
 use machinist_core::os::host::{HostFacts, os_name};
 use machinist_core::os::package_host::{self as rules, BootLoader, BootLoaderFacts};
 use machinist_core::os::{OsChange, OsDeployment, OsStatus, kernel_arguments};
+use machinist_core::versioned;
 use serde::{Deserialize, Serialize};
 
 use super::super::root::{HostRoot, split};
@@ -19,8 +20,10 @@ use super::super::state;
 use super::HostOs;
 use super::command::HostCommands;
 
-/// What stood in the file when the machine was booted.
+/// The contents of the file at boot.
 const AT_BOOT_PATH: &str = "/etc/machine-config-daemon/machinist-kernel-arguments.json";
+/// The version of that file that this version writes.
+const AT_BOOT_VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ArgumentsAtBoot {
@@ -28,7 +31,7 @@ struct ArgumentsAtBoot {
     text: Option<String>,
 }
 
-/// A host of packages.
+/// A package host.
 #[derive(Debug)]
 pub(super) struct PlainBackend {
     host: HostCommands,
@@ -37,19 +40,19 @@ pub(super) struct PlainBackend {
 }
 
 impl PlainBackend {
-    /// Looks for who reads kernel arguments; says who, and why.
+    /// Detects what reads kernel arguments. Returns it with the reason.
     pub(super) fn new(host: HostCommands, facts: &HostFacts) -> (Self, BootLoader, String) {
         let entries = ["/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries"];
-        let has_any = |folder: &&str| {
-            fs::read_dir(host.path(folder)).is_ok_and(|mut entries| entries.next().is_some())
+        let has_any = |directory: &&str| {
+            fs::read_dir(host.path(directory)).is_ok_and(|mut entries| entries.next().is_some())
         };
-        let sight = BootLoaderFacts {
+        let loader_facts = BootLoaderFacts {
             is_image: facts.is_ostree_booted,
             has_update_grub: host.has_command("update-grub"),
             has_kernel_install: host.has_command("kernel-install"),
             has_entries: host.path(rules::KERNEL_CMDLINE).is_file() || entries.iter().any(has_any),
         };
-        let (loader, why) = rules::detect_boot_loader(sight);
+        let (loader, why) = rules::detect_boot_loader(loader_facts);
         let os = os_name(&facts.os_release).to_owned();
         (Self { host, loader, os }, loader, why)
     }
@@ -67,16 +70,16 @@ impl PlainBackend {
         HostRoot::open_read_only(self.host.root())
     }
 
-    /// What stood in the file when the machine was booted, where it has been changed since.
+    /// The contents of the file at boot, if it was changed since.
     fn arguments_at_boot(&self) -> Result<Option<ArgumentsAtBoot>> {
         let boot = self.boot_id()?;
         let Some(text) = self.host.read_text(AT_BOOT_PATH) else { return Ok(None) };
-        Ok(serde_json::from_str::<ArgumentsAtBoot>(&text)
-            .ok()
-            .filter(|before| before.boot_id == boot))
+        let read = versioned::from_json(AT_BOOT_PATH, AT_BOOT_VERSION, text.as_bytes());
+        let before: Option<ArgumentsAtBoot> = versioned::ignore_damage(read)?;
+        Ok(before.filter(|before| before.boot_id == boot))
     }
 
-    /// Writes the file, or removes it, and has it read.
+    /// Writes or removes the file, and runs the command that reads it.
     fn write_arguments(&self, path: &str, text: Option<&str>, command: &[String]) -> Result<()> {
         let root = self.root()?;
         match text {
@@ -84,17 +87,17 @@ impl PlainBackend {
             None => root.remove(path),
         }
         .with_context(|| format!("cannot write {path}"))?;
-        let Some((program, arguments)) = command.split_first() else { return Ok(()) };
-        self.host.run_logged(program, arguments)
+        let Some((command_name, arguments)) = command.split_first() else { return Ok(()) };
+        self.host.run_logged(command_name, arguments)
     }
 }
 
-/// Writes a file that everybody may read: all of it or nothing.
+/// Writes a file that everyone may read, atomically.
 fn write(root: &HostRoot, path: &str, text: &str) -> std::io::Result<()> {
-    let (folder, _) = split(path);
-    if !root.exists(folder)? {
-        root.make_directory(folder)?;
-        root.fsync_directory(split(folder).0)?;
+    let (directory, _) = split(path);
+    if !root.exists(directory)? {
+        root.make_directory(directory)?;
+        root.fsync_directory(split(directory).0)?;
     }
     let new = format!("{path}.machinist-new");
     let mut file = root.create(&new)?;
@@ -102,7 +105,7 @@ fn write(root: &HostRoot, path: &str, text: &str) -> std::io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o644))?;
     file.sync_all()?;
     root.rename(&new, path)?;
-    root.fsync_directory(folder)
+    root.fsync_directory(directory)
 }
 
 impl HostOs for PlainBackend {
@@ -155,8 +158,12 @@ impl HostOs for PlainBackend {
                 if !root.exists(DAEMON_DIR)? {
                     root.make_directory(DAEMON_DIR)?;
                 }
-                state::write_private(&root, AT_BOOT_PATH, &serde_json::to_vec(&before)?)
-                    .with_context(|| format!("cannot write {AT_BOOT_PATH}"))?;
+                state::write_private(
+                    &root,
+                    AT_BOOT_PATH,
+                    &versioned::to_json(AT_BOOT_VERSION, &before)?,
+                )
+                .with_context(|| format!("cannot write {AT_BOOT_PATH}"))?;
                 before.text
             }
         };

@@ -1,4 +1,4 @@
-//! rpm-ostree: Fedora CoreOS, RHCOS, SCOS. What it is called with is decided in `core::os`.
+//! Hosts with rpm-ostree: Fedora CoreOS, RHCOS, SCOS. `core::os` decides which commands are run.
 
 use std::env::consts::ARCH;
 use std::fs;
@@ -31,7 +31,7 @@ impl RpmOstree {
         Self { host, os_release }
     }
 
-    /// One call; a download is tried again for a while.
+    /// Makes one call. A download is retried for a while.
     fn run(&self, change: &OsChange, call: &RpmOstreeCall) -> Result<()> {
         let mut failures = 0;
         loop {
@@ -47,7 +47,8 @@ impl RpmOstree {
                 ));
             }
             let pause = download_backoff(failures);
-            tracing::warn!("{error:#}; trying again in {pause:?}");
+            let error = format_args!("{error:#}");
+            tracing::warn!(%error, retry_in = ?pause, "rpm-ostree failed");
             thread::sleep(pause);
         }
     }
@@ -69,7 +70,7 @@ impl RpmOstree {
     }
 }
 
-/// Has the credentials found by whoever fetches images.
+/// Links the credentials to where rpm-ostree looks for them.
 pub(super) fn link_credentials(host: &HostCommands, place: &str) -> Result<()> {
     let Some(chosen) = host.credentials() else { return Ok(()) };
     let place = host.path(place);
@@ -77,8 +78,8 @@ pub(super) fn link_credentials(host: &HostCommands, place: &str) -> Result<()> {
         return Ok(());
     }
     let link = || {
-        if let Some(folder) = place.parent() {
-            fs::create_dir_all(folder)?;
+        if let Some(directory) = place.parent() {
+            fs::create_dir_all(directory)?;
         }
         let new = place.with_extension("machinist");
         let _ = fs::remove_file(&new);
@@ -129,9 +130,10 @@ impl HostOs for RpmOstree {
     fn stage(&self, change: &OsChange, _now: bool) -> Result<()> {
         link_credentials(&self.host, AUTH_FILE)?;
         self.apply_change(change).inspect_err(|_| {
-            // Nothing, or all of it.
-            if let Err(second) = self.unstage() {
-                tracing::warn!("{second:#}");
+            // All of it or nothing.
+            if let Err(error) = self.unstage() {
+                let error = format_args!("{error:#}");
+                tracing::warn!(%error, "cannot drop the staged change");
             }
         })
     }
@@ -141,7 +143,7 @@ impl HostOs for RpmOstree {
     }
 
     fn confirm(&self) -> Result<()> {
-        // rpm-ostree keeps one operating system besides, for a person to go back to.
+        // rpm-ostree keeps one other deployment, for a manual rollback.
         Ok(())
     }
 

@@ -1,5 +1,5 @@
-//! A root folder, opened once. Every path is resolved beneath it by the kernel, and no link is
-//! followed on the way: where links are followed, the plan has done it.
+//! A root directory that is opened once. The kernel resolves every path beneath it, and no links are
+//! followed: where links count, the plan has already resolved them.
 
 mod read;
 
@@ -20,23 +20,26 @@ use rustix::io::Errno;
 
 pub(super) use read::set_meta;
 
-/// A folder that is the root of a machine.
+/// A directory that is the root of a machine.
 #[derive(Debug)]
 pub struct HostRoot {
     fd: OwnedFd,
     path: PathBuf,
-    /// The folder that was opened last: the next path is most often in it too.
+    /// The directory that was opened last. The next path is most often in it too.
     last_directory: Mutex<Option<(String, Arc<OwnedFd>)>>,
 }
 
 impl HostRoot {
-    /// Opens a root for this process alone.
+    /// Opens and locks a root.
     pub fn open(path: &Path) -> Result<Self> {
         let root = Self::open_read_only(path)?;
         match flock(&root.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => {
-                bail!("--root {}: another machinist is at work there; wait for it", path.display())
+                bail!(
+                    "--root {}: another machinist holds the lock: wait for it to finish",
+                    path.display()
+                )
             }
             Err(error) => {
                 return Err(error).context(format!("--root {}: cannot lock", path.display()));
@@ -45,15 +48,15 @@ impl HostRoot {
         Ok(root)
     }
 
-    /// Opens a root that is only looked at, whoever is at work there.
+    /// Opens a root for reading, without a lock.
     pub(super) fn open_read_only(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = open(path, flags, Mode::empty())
-            .with_context(|| format!("--root {}: cannot open this folder", path.display()))?;
+            .with_context(|| format!("--root {}: cannot open this directory", path.display()))?;
         let root = Self { fd, path: path.to_owned(), last_directory: Mutex::new(None) };
         if root.open_directory("/etc").is_err() {
             bail!(
-                "--root {}: there is no folder etc in it: name the root of a system, or make {}",
+                "--root {}: there is no directory etc in it: name the root of a system, or make {}",
                 path.display(),
                 path.join("etc").display()
             );
@@ -61,13 +64,13 @@ impl HostRoot {
         Ok(root)
     }
 
-    /// Where it is, for people.
+    /// The path, for people.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens a folder beneath the root.
+    /// Opens a directory beneath the root.
     pub(super) fn open_directory(&self, path: &str) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let relative = path.trim_start_matches('/');
@@ -76,49 +79,49 @@ impl HostRoot {
         Ok(openat2(&self.fd, relative, flags, Mode::empty(), resolve)?)
     }
 
-    /// The folder of a path, opened, and the name in it.
+    /// Opens the directory of a path. Returns it with the name in it.
     pub(super) fn open_parent<'a>(&self, path: &'a str) -> io::Result<(Arc<OwnedFd>, &'a str)> {
-        let (folder, name) = split(path);
+        let (directory, name) = split(path);
         let mut last = self.last_directory.lock();
-        if let Some((_, fd)) = last.as_ref().filter(|(path, _)| path == folder) {
+        if let Some((_, fd)) = last.as_ref().filter(|(path, _)| path == directory) {
             return Ok((Arc::clone(fd), name));
         }
-        let fd = Arc::new(self.open_directory(folder)?);
-        *last = Some((folder.to_owned(), Arc::clone(&fd)));
+        let fd = Arc::new(self.open_directory(directory)?);
+        *last = Some((directory.to_owned(), Arc::clone(&fd)));
         Ok((fd, name))
     }
 
-    /// Folders come and go: what was opened may be another one now.
+    /// Directories are created and removed: the cached one may be another now.
     fn clear_directory_cache(&self) {
         *self.last_directory.lock() = None;
     }
 
-    /// Another name in the folder of a path.
+    /// Another name in the directory of a path.
     pub(super) fn sibling(&self, path: &str, name: &str) -> String {
-        let (folder, _) = split(path);
-        format!("{}/{name}", folder.trim_end_matches('/'))
+        let (directory, _) = split(path);
+        format!("{}/{name}", directory.trim_end_matches('/'))
     }
 
-    /// Makes sure that the names in a folder are on the disk.
+    /// Syncs the names in a directory.
     pub(super) fn fsync_directory(&self, path: &str) -> io::Result<()> {
         Ok(fsync(self.open_directory(path)?)?)
     }
 
     /// Whether anything is at a path.
     pub(super) fn exists(&self, path: &str) -> io::Result<bool> {
-        let (folder, name) = match self.open_parent(path) {
+        let (directory, name) = match self.open_parent(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             place => place?,
         };
-        match statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Makes a new file that only root may read, and gives it for writing. What a run that died
-    /// has left there goes.
+    /// Creates a file that only root may read, and opens it for writing. Replaces the leftover of an
+    /// interrupted run.
     pub(super) fn create(&self, path: &str) -> io::Result<std::fs::File> {
         match self.create_new(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -130,25 +133,25 @@ impl HostRoot {
     }
 
     fn create_new(&self, path: &str) -> io::Result<std::fs::File> {
-        let (folder, name) = self.open_parent(path)?;
+        let (directory, name) = self.open_parent(path)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(openat(&*folder, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+        Ok(openat(&*directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// Makes a folder that only root may enter.
+    /// Creates a directory that only root may enter.
     pub(super) fn make_directory(&self, path: &str) -> io::Result<()> {
         self.clear_directory_cache();
-        let (folder, name) = self.open_parent(path)?;
-        Ok(mkdirat(&*folder, name, Mode::RWXU)?)
+        let (directory, name) = self.open_parent(path)?;
+        Ok(mkdirat(&*directory, name, Mode::RWXU)?)
     }
 
-    /// Removes a file or link. That there is none is no error.
+    /// Removes a file or link. A missing one is not an error.
     pub(super) fn remove(&self, path: &str) -> io::Result<()> {
         self.unlink(path, AtFlags::empty())
     }
 
-    /// Removes an empty folder. That there is none is no error.
+    /// Removes an empty directory. A missing one is not an error.
     pub(super) fn remove_directory(&self, path: &str) -> io::Result<()> {
         let done = self.unlink(path, AtFlags::REMOVEDIR);
         self.clear_directory_cache();
@@ -156,29 +159,29 @@ impl HostRoot {
     }
 
     fn unlink(&self, path: &str, flags: AtFlags) -> io::Result<()> {
-        let (folder, name) = match self.open_parent(path) {
+        let (directory, name) = match self.open_parent(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             place => place?,
         };
-        match unlinkat(&*folder, name, flags) {
+        match unlinkat(&*directory, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Gives something in a folder another name there, in place of what has that name.
+    /// Renames an entry of a directory, and replaces the entry that has the new name.
     pub(super) fn rename(&self, path: &str, to: &str) -> io::Result<()> {
-        let (folder, name) = self.open_parent(path)?;
-        Ok(renameat(&*folder, name, &*folder, split(to).1)?)
+        let (directory, name) = self.open_parent(path)?;
+        Ok(renameat(&*directory, name, &*directory, split(to).1)?)
     }
 
-    /// The same, but only where nothing has that name.
+    /// Renames an entry of a directory, unless another entry has the new name.
     pub(super) fn rename_no_replace(&self, path: &str, to: &str) -> io::Result<()> {
-        let (folder, name) = self.open_parent(path)?;
+        let (directory, name) = self.open_parent(path)?;
         let to = split(to).1;
-        match renameat_with(&*folder, name, &*folder, to, RenameFlags::NOREPLACE) {
-            // Some file systems cannot promise it.
-            Err(Errno::INVAL | Errno::NOSYS) => Ok(renameat(&*folder, name, &*folder, to)?),
+        match renameat_with(&*directory, name, &*directory, to, RenameFlags::NOREPLACE) {
+            // Not every file system supports it.
+            Err(Errno::INVAL | Errno::NOSYS) => Ok(renameat(&*directory, name, &*directory, to)?),
             done => Ok(done?),
         }
     }
@@ -198,7 +201,7 @@ pub(super) fn host_defaults() -> HostDefaults {
 pub(super) fn split(path: &str) -> (&str, &str) {
     match path.rsplit_once('/') {
         Some(("", name)) => ("/", name),
-        Some((folder, name)) => (folder, name),
+        Some((directory, name)) => (directory, name),
         None => ("/", path),
     }
 }

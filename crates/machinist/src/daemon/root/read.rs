@@ -1,4 +1,4 @@
-//! Reading a root, and setting permissions and owners in it.
+//! Reads a root, and sets permissions and owners in it.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -16,24 +16,24 @@ use sha2::{Digest as _, Sha256};
 
 use super::HostRoot;
 
-/// Files that a plan reads as a whole are no larger than this.
+/// The maximum size of a file that a plan reads as a whole.
 const MAX_FILE_SIZE: u64 = 64 << 20;
 
 impl HostRoot {
     /// What is at a path.
     pub(in super::super) fn look(&self, path: &str) -> io::Result<FsNode> {
-        let (folder, name) = match self.open_parent(path) {
+        let (directory, name) = match self.open_parent(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FsNode::Absent),
             place => place?,
         };
-        let stat = match statat(&*folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = match statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(FsNode::Absent),
             stat => stat?,
         };
         Ok(match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => FsNode::Directory { meta: meta(&stat) },
             FileType::Symlink => {
-                let target = readlinkat(&*folder, name, Vec::new())?;
+                let target = readlinkat(&*directory, name, Vec::new())?;
                 let target = target.into_string().map_err(|_| {
                     io::Error::new(io::ErrorKind::InvalidData, "a link whose target is not text")
                 })?;
@@ -52,10 +52,10 @@ impl HostRoot {
 
     /// Opens a file for reading.
     pub(in super::super) fn read_only(&self, path: &str) -> io::Result<File> {
-        let (folder, name) = self.open_parent(path)?;
-        // A pipe that came in between must not hold us up.
+        let (directory, name) = self.open_parent(path)?;
+        // A pipe that replaced the file must not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(openat(&*folder, name, flags, Mode::empty())?.into())
+        Ok(openat(&*directory, name, flags, Mode::empty())?.into())
     }
 }
 
@@ -76,9 +76,9 @@ impl FsTree for HostRoot {
         read().map_err(|error| unreadable(path, &error))
     }
 
-    fn entries(&self, folder: &str) -> Result<Vec<String>, FsTreeError> {
+    fn entries(&self, directory: &str) -> Result<Vec<String>, FsTreeError> {
         let read = || {
-            let fd = match self.open_directory(folder) {
+            let fd = match self.open_directory(directory) {
                 Ok(fd) => fd,
                 Err(error)
                     if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory]
@@ -98,7 +98,7 @@ impl FsTree for HostRoot {
             }
             Ok(names)
         };
-        read().map_err(|error| unreadable(folder, &error))
+        read().map_err(|error| unreadable(directory, &error))
     }
 }
 
@@ -128,14 +128,14 @@ fn digest(file: &mut File) -> io::Result<(u64, String)> {
     Ok((size, sha256))
 }
 
-/// Sets owner and permissions, as far as they are not so already.
+/// Sets owner and permissions if they differ.
 pub(in super::super) fn set_meta(fd: impl AsFd, wanted: FileMeta) -> io::Result<()> {
     let found = meta(&fstat(&fd)?);
     if found.owner != wanted.owner {
         let (uid, gid) = (Uid::from_raw(wanted.owner.uid), Gid::from_raw(wanted.owner.gid));
         fchown(&fd, Some(uid), Some(gid))?;
     }
-    // After the owner: giving a file away takes permissions off it.
+    // After the owner: chown clears the set-user-ID bits.
     if found.mode != wanted.mode || found.owner != wanted.owner {
         fchmod(&fd, Mode::from_raw_mode(wanted.mode))?;
     }

@@ -1,4 +1,4 @@
-//! A job of systemd, from asking for it to its end.
+//! A systemd job, from the request to its end.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use zbus::{DynamicType, MatchRule, Message, MessageStream, OwnedObjectPath};
 
 use super::{BUS_NAME, MANAGER_INTERFACE, OBJECT_PATH, Systemd, plain_error};
 
-/// How long a job may take. systemd's own limit for a unit is a minute and a half unless the unit
-/// says otherwise; a restart is a stop and a start.
+/// The timeout of a job. systemd allows a unit 90 seconds unless the unit says otherwise; a restart is a
+/// stop and a start.
 const JOB_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Calls a method that gives a job, and waits for the job's end.
+/// Calls a method that creates a job, and waits for the end of the job.
 pub(super) async fn run<B: Serialize + DynamicType>(
     systemd: &Systemd,
     method: &str,
@@ -35,7 +35,7 @@ pub(super) async fn run<B: Serialize + DynamicType>(
     }
 }
 
-/// Gives the result of the job, in systemd's word for it.
+/// Returns the result of the job, in systemd's word for it.
 async fn wait_for_result<B: Serialize + DynamicType>(
     systemd: &Systemd,
     method: &str,
@@ -49,7 +49,7 @@ async fn wait_for_result<B: Serialize + DynamicType>(
         .path(OBJECT_PATH)
         .member("JobRemoved")
         .build()?;
-    // Before asking: a job can be over before the answer is read.
+    // Subscribed before the request: a job can end before the reply is read.
     let mut signals = MessageStream::for_match_rule(rule, &systemd.connection, None).await?;
     let mut ended: HashMap<OwnedObjectPath, String> = HashMap::new();
     let note = |signal: Option<zbus::Result<Message>>| -> Result<_> {
@@ -60,7 +60,7 @@ async fn wait_for_result<B: Serialize + DynamicType>(
     };
     let call = systemd.call(method, body);
     tokio::pin!(call);
-    // Signals are taken while the answer is awaited: an unread queue would hold up the answer too.
+    // Signals are read while the reply is awaited: a full queue would block the reply too.
     let answer = loop {
         tokio::select! {
             biased;

@@ -1,12 +1,12 @@
-//! systemd, spoken to over D-Bus: units are started, stopped, restarted and reloaded as jobs, and
-//! each job is followed to its end.
+//! systemd over D-Bus: units are started, stopped, restarted and reloaded as jobs, and each job is followed
+//! to its end. Called by `agent::post_apply`, `health` and `join`.
 //!
-//! The socket is that of the root, so a daemon in a container speaks to the systemd of its host
-//! through the host's root. systemd's own socket comes first, as for `systemctl`: it is there
-//! without a message bus, and while the bus itself is restarted.
+//! The socket is the one beneath the root, so that a daemon in a container reaches the systemd of its host.
+//! systemd's private socket comes first, as for `systemctl`: it works without a message bus, and while the
+//! bus itself is restarted.
 //!
-//! A connection is made for a few words and then dropped: one that stays hears of every unit that
-//! comes and goes, and wakes its process each time.
+//! A connection is opened for a few calls and then closed: an open one receives a signal for every unit
+//! that comes and goes, which wakes the process each time.
 
 mod job;
 mod private_socket;
@@ -25,9 +25,9 @@ use zbus::{Connection, DynamicType, Message, ObjectPath, OwnedObjectPath, OwnedV
 use private_socket::PrivateSocket;
 pub(crate) use transient::TransientUnit;
 
-/// There when systemd is the first process; it says so itself in sd_booted(3).
+/// Exists when systemd is the init process, see sd_booted(3).
 const SYSTEMD_BOOTED: &str = "run/systemd/system";
-/// systemd's own socket, for root alone.
+/// systemd's private socket, which only root may use.
 const PRIVATE_SOCKET: &str = "run/systemd/private";
 /// The socket of the message bus.
 const BUS_SOCKET: &str = "run/dbus/system_bus_socket";
@@ -37,10 +37,10 @@ const OBJECT_PATH: &str = "/org/freedesktop/systemd1";
 const MANAGER_INTERFACE: &str = "org.freedesktop.systemd1.Manager";
 const UNIT_INTERFACE: &str = "org.freedesktop.systemd1.Unit";
 
-/// How long an answer may take. Reading all units anew takes long on a slow machine.
+/// The timeout of a reply. Reloading all units takes long on a slow machine.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// The endings of names of units.
+/// The suffixes of unit names.
 const UNIT_SUFFIXES: [&str; 11] = [
     ".service",
     ".socket",
@@ -62,7 +62,7 @@ pub(crate) struct Systemd {
 }
 
 impl Systemd {
-    /// Speaks to the systemd of a root; none where no systemd runs.
+    /// Connects to the systemd of a root; `None` if systemd does not run there.
     pub(crate) async fn connect(root: &Path) -> Result<Option<Self>> {
         if !root.join(SYSTEMD_BOOTED).is_dir() {
             return Ok(None);
@@ -79,22 +79,22 @@ impl Systemd {
             },
         };
         let systemd = Self { connection };
-        // Without this, nothing is said on the bus of jobs that end.
+        // Without this, the bus does not report the end of jobs.
         systemd.call("Subscribe", &()).await.context("cannot listen to systemd")?;
         Ok(Some(systemd))
     }
 
-    /// Lets systemd read all units anew.
+    /// Reloads all units.
     pub(crate) async fn daemon_reload(&self) -> Result<()> {
         self.call("Reload", &()).await.map(drop).context("Failed to reload daemon")
     }
 
-    /// Lets a unit read its configuration anew.
+    /// Reloads the configuration of a unit.
     pub(crate) async fn reload(&self, unit: &str) -> Result<()> {
         self.run_job("reload", "ReloadUnit", unit).await
     }
 
-    /// Stops a unit, if it runs, and starts it.
+    /// Stops a unit if it runs, and starts it.
     pub(crate) async fn restart(&self, unit: &str) -> Result<()> {
         self.run_job("restart", "RestartUnit", unit).await
     }
@@ -109,7 +109,7 @@ impl Systemd {
         self.run_job("stop", "StopUnit", unit).await
     }
 
-    /// Whether a unit is `active`, `inactive`, `failed` and so on; `inactive` where there is none.
+    /// The active state of a unit: `active`, `inactive`, `failed` and so on; `inactive` if there is none.
     pub(crate) async fn active_state(&self, unit: &str) -> Result<String> {
         let unit = unit_name(unit);
         let ask = async {
@@ -124,15 +124,14 @@ impl Systemd {
         ask.await.with_context(|| format!("Failed to get the state of {unit}"))
     }
 
-    /// Runs a command as a unit that goes when the command ends, apart from this process. Waits
-    /// until it has begun.
+    /// Runs a command as a transient unit, independent of this process. Waits until it has started.
     pub(crate) async fn run_transient(&self, unit: &TransientUnit<'_>) -> Result<()> {
         let started = self.start_transient(unit, unit.properties()).await;
         started.with_context(|| format!("Failed to start transient unit {}", unit_name(unit.name)))
     }
 
-    /// Runs a command as a unit and waits for its end; an error when it ends with anything but 0, or
-    /// takes longer than it may.
+    /// Runs a command as a transient unit and waits for its end. An exit code other than 0 or a timeout is an
+    /// error.
     pub(crate) async fn run_and_wait(
         &self,
         unit: &TransientUnit<'_>,
@@ -175,13 +174,13 @@ impl Systemd {
     }
 }
 
-/// A connection over systemd's own socket.
+/// Connects to systemd's private socket.
 async fn connect_private(root: &Path) -> Result<Connection> {
     let stream = UnixStream::connect(root.join(PRIVATE_SOCKET)).await?;
     open(Builder::socket(PrivateSocket(stream)).p2p()).await
 }
 
-/// A connection over the message bus.
+/// Connects to the message bus.
 async fn connect_bus(root: &Path) -> Result<Connection> {
     let stream = UnixStream::connect(root.join(BUS_SOCKET)).await?;
     open(Builder::unix_stream(stream.into_std()?)).await
@@ -194,7 +193,7 @@ async fn open(builder: Builder<'static>) -> Result<Connection> {
     }
 }
 
-/// As people write it: a name without a kind is that of a service.
+/// Completes a unit name: without a suffix it is that of a service.
 fn unit_name(unit: &str) -> String {
     if UNIT_SUFFIXES.iter().any(|kind| unit.ends_with(kind)) {
         unit.to_owned()
@@ -203,7 +202,7 @@ fn unit_name(unit: &str) -> String {
     }
 }
 
-/// What systemd said, without the names of its errors.
+/// systemd's error message, without the D-Bus name of the error.
 fn plain_error(error: zbus::Error) -> anyhow::Error {
     match error {
         zbus::Error::MethodError(_, Some(text), _) => anyhow!("{text}"),
@@ -219,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_without_a_kind_is_a_service() {
+    fn a_name_without_a_suffix_is_a_service() {
         for (name, expected) in [
             ("crio", "crio.service"),
             ("crio.service", "crio.service"),

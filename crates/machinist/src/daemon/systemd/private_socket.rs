@@ -1,8 +1,8 @@
-//! systemd's own socket, as zbus can read it.
+//! systemd's private socket, adapted for zbus.
 //!
-//! There is no bus behind it that gives names, so systemd signs its messages with the name that it
-//! has elsewhere, `org.freedesktop.systemd1`. That is not the name of a connection, and zbus refuses
-//! the message. One letter makes it one of the same length: `:rg.freedesktop.systemd1`.
+//! There is no bus that assigns names, so systemd sends its messages under the name that it has elsewhere,
+//! `org.freedesktop.systemd1`. That is not a unique name, and zbus refuses the message. Changing one letter
+//! makes it a unique name of the same length: `:rg.freedesktop.systemd1`.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -13,11 +13,11 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use zbus::connection::socket::{ReadHalf, Socket, Split, WriteHalf};
 use zbus::export::async_trait::async_trait;
 
-/// The field of a header that names the sender, up to the first letter of the name: the number of
-/// the field, its type, and the length of `org.freedesktop.systemd1`.
+/// The header field for the sender, up to the first letter of the name: the number of the field, its type,
+/// and the length of `org.freedesktop.systemd1`.
 const SENDER: [u8; 8] = [7, 1, b's', 0, 24, 0, 0, 0];
 
-/// A connection to systemd's own socket.
+/// Connects to systemd's private socket.
 #[derive(Debug)]
 pub(super) struct PrivateSocket(pub(super) UnixStream);
 
@@ -34,7 +34,7 @@ impl Socket for PrivateSocket {
     }
 }
 
-/// What comes from systemd.
+/// Reads from systemd.
 #[derive(Debug)]
 pub(super) struct PrivateSocketReader {
     stream: OwnedReadHalf,
@@ -50,7 +50,7 @@ impl ReadHalf for PrivateSocketReader {
     }
 }
 
-/// What goes to systemd.
+/// Writes to systemd.
 #[derive(Debug)]
 pub(super) struct PrivateSocketWriter(OwnedWriteHalf);
 
@@ -65,10 +65,10 @@ impl WriteHalf for PrivateSocketWriter {
     }
 }
 
-/// Makes the sender the name of a connection, wherever the bytes are cut.
+/// Makes the sender a unique name, wherever the bytes are split.
 #[derive(Debug, Default)]
 struct SenderRewriter {
-    /// How many bytes of [`SENDER`] have just been seen.
+    /// How many bytes of [`SENDER`] were just seen.
     matched: usize,
 }
 
@@ -83,7 +83,7 @@ impl SenderRewriter {
             } else if *byte == SENDER[self.matched] {
                 self.matched += 1;
             } else {
-                // No other byte of it is its first, so nothing else can have begun.
+                // No other byte equals the first one, so no other match can have begun.
                 self.matched = usize::from(*byte == SENDER[0]);
             }
         }
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sender_is_renamed_wherever_the_bytes_are_cut() {
+    fn the_sender_is_renamed_wherever_the_bytes_are_split() {
         let message = |name: &str| {
             let parts = [&[7, 7, 1, b's'][..], &SENDER, name.as_bytes(), b"\0more org.x"];
             parts.concat()

@@ -1,23 +1,23 @@
-//! A unit that is made for one command.
+//! A transient unit for one command.
 
 use std::time::Duration;
 
 use zbus::Variant;
 
-/// The properties of a unit, as systemd names them.
+/// The properties of a unit, by systemd's names.
 pub(super) type UnitProperties = Vec<(&'static str, Variant<'static>)>;
 
-/// Other units that come with it: none.
+/// Auxiliary units: none.
 pub(super) const NO_AUX_UNITS: &[(&str, Vec<(&str, Variant<'static>)>)] = &[];
 
-/// A command to run as a unit of its own.
+/// A command to run as a transient unit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TransientUnit<'a> {
     /// The name of the unit.
     pub(crate) name: &'a str,
-    /// What it is for, for people.
+    /// Its description, for people.
     pub(crate) description: &'a str,
-    /// The program, by its full path, and its arguments.
+    /// The command, by its full path, and its arguments.
     pub(crate) command: &'a [&'a str],
     /// Units that have to run for it.
     pub(crate) requires: &'a [&'a str],
@@ -26,7 +26,7 @@ pub(crate) struct TransientUnit<'a> {
 }
 
 impl TransientUnit<'_> {
-    /// The properties of a unit whose command ends with its unit.
+    /// The properties of a unit that ends with its command.
     pub(super) fn oneshot_properties(&self, limit: Duration) -> UnitProperties {
         let mut properties = self.properties();
         let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
@@ -38,13 +38,13 @@ impl TransientUnit<'_> {
     /// The properties of the unit.
     pub(super) fn properties(&self) -> UnitProperties {
         let owned = |list: &[&str]| -> Vec<String> { list.iter().map(|&s| s.to_owned()).collect() };
-        let program = self.command.first().copied().unwrap_or_default().to_owned();
+        let command_name = self.command.first().copied().unwrap_or_default().to_owned();
         // The last part: a failure of the command is a failure of the unit.
-        let command = (program, owned(self.command), false);
+        let command = (command_name, owned(self.command), false);
         let mut properties = vec![
             ("Description", Variant::from(self.description.to_owned())),
             ("ExecStart", Variant::from(vec![command])),
-            // A failed one goes too: the next of this name must find its place free.
+            // A failed unit is unloaded too, so that its name is free for the next one.
             ("CollectMode", Variant::from("inactive-or-failed".to_owned())),
         ];
         for (name, units) in [("Requires", self.requires), ("After", self.after)] {

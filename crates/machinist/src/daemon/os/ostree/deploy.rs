@@ -1,4 +1,4 @@
-//! A commit and kernel arguments become what the next boot starts.
+//! Deploys a commit with kernel arguments for the next boot.
 
 use std::fs;
 
@@ -7,15 +7,16 @@ use machinist_core::os::OsChange;
 use machinist_core::os::image_ref::DigestImageRef;
 use machinist_core::os::kernel_arguments::apply;
 use machinist_core::os::ostree::StagedDeployment;
+use machinist_core::versioned;
 
 use super::host::OstreeHost;
-use super::status::{self, STAGED_RECORD};
+use super::status::{self, STAGED_RECORD, STAGED_VERSION};
 use super::{REPO_OPTION, fetch};
 
-/// Completes what is staged while the machine goes down; it has to run before that.
+/// The unit that finalises what is staged. It has to run before the machine shuts down.
 const FINALIZE_UNIT: &str = "ostree-finalize-staged.service";
 
-/// Makes a change for the next boot, image and kernel arguments in one.
+/// Stages a change for the next boot, image and kernel arguments together.
 pub(super) fn stage(host: &OstreeHost, change: &OsChange, now: bool) -> Result<()> {
     let list = status::list(host)?;
     let booted = status::booted(&list)?;
@@ -31,7 +32,7 @@ pub(super) fn stage(host: &OstreeHost, change: &OsChange, now: bool) -> Result<(
         (None, None) => booted.checksum.clone(),
     };
     let entries = status::entries(host)?;
-    // Without the present arguments the machine would not find its root.
+    // Without its current arguments the machine would not find its root.
     let present = status::arguments(&entries, booted)
         .context("/boot/loader/entries: the booted system has no entry there")?;
     let arguments = apply(present, &change.kernel_arguments);
@@ -41,23 +42,23 @@ pub(super) fn stage(host: &OstreeHost, change: &OsChange, now: bool) -> Result<(
     write_staged_record(host, &note)?;
     let os = format!("--os={}", booted.os);
     let appended: Vec<_> = arguments.iter().map(|each| format!("--karg-append={each}")).collect();
-    // All arguments are given: what ostree would take over by itself depends on its version.
+    // All arguments are given: which of them ostree carries over depends on its version.
     let mut words = vec!["ostree", "admin", "deploy", os.as_str(), "--karg-none"];
     words.extend(appended.iter().map(String::as_str));
     words.extend(later.then_some("--stage"));
     words.push(&commit);
     host.run(&words)?;
     if later {
-        // ostree leaves it to a path unit to start this; a restart that is quicker would find nothing.
+        // ostree leaves it to a path unit to start this; a quick reboot would come before that.
         host.run(&["systemctl", "start", FINALIZE_UNIT])?;
     }
     match status::list(host)?.first() {
         Some(first) if first.checksum == commit && first.staged == later => Ok(()),
-        first => bail!("ostree was told to deploy {commit}, and the next boot starts {first:?}"),
+        first => bail!("ostree should have deployed {commit}, but the next boot starts {first:?}"),
     }
 }
 
-/// Takes back what has not been booted.
+/// Drops what has not been booted.
 pub(super) fn unstage(host: &OstreeHost) -> Result<()> {
     let list = status::list(host)?;
     status::booted(&list)?;
@@ -72,7 +73,7 @@ pub(super) fn unstage(host: &OstreeHost) -> Result<()> {
     }
 }
 
-/// Removes deployments beyond the booted one, the one before it, and one for the next boot.
+/// Removes deployments other than the booted one, the one before it, and one for the next boot.
 pub(super) fn confirm(host: &OstreeHost) -> Result<()> {
     let list = status::list(host)?;
     let booted = list.iter().position(|each| each.booted).unwrap_or(list.len());
@@ -82,18 +83,18 @@ pub(super) fn confirm(host: &OstreeHost) -> Result<()> {
     Ok(())
 }
 
-/// Whether this host can complete a deployment while it goes down.
+/// Whether this host can finalise a deployment at shutdown.
 fn can_finalize(host: &OstreeHost) -> Result<bool> {
     let state =
         host.try_run(&["systemctl", "show", "--property=LoadState", "--value", FINALIZE_UNIT])?;
     Ok(state.is_some_and(|state| state.trim() == "loaded"))
 }
 
-fn write_staged_record(host: &OstreeHost, note: &StagedDeployment) -> Result<()> {
+fn write_staged_record(host: &OstreeHost, staged: &StagedDeployment) -> Result<()> {
     let path = host.path(STAGED_RECORD);
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
     }
-    let text = serde_json::to_vec(note)?;
-    fs::write(&path, text).with_context(|| format!("cannot write {STAGED_RECORD}"))
+    let bytes = versioned::to_json(STAGED_VERSION, staged)?;
+    fs::write(&path, bytes).with_context(|| format!("cannot write {STAGED_RECORD}"))
 }

@@ -1,5 +1,5 @@
-//! An image becomes a commit in the machine's repository. Whatever interrupts it, the machine is as before,
-//! and the next run goes on from the last part that was complete.
+//! Imports an image as a commit into the repository of the machine. After an interruption the machine is as
+//! before, and the next run continues after the last complete part.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -14,20 +14,20 @@ use super::pull::{self, ImageStore};
 use super::tree::UnpackTree;
 use super::{IMAGE_KEY, REPO_OPTION, bootable, unpack};
 
-/// Where images are kept while they are brought onto the machine.
+/// Where images are kept during the import.
 const DOWNLOAD_DIR: &str = "/var/lib/machinist/images";
 
-/// Brings an image into the repository, unless it is there.
+/// Imports an image into the repository, unless it is there.
 pub(super) fn fetch(host: &OstreeHost, image: &DigestImageRef) -> Result<()> {
     if commit_of(host, image)?.is_some() {
         return Ok(());
     }
     let place = ImageStore { host, dir: format!("{DOWNLOAD_DIR}/{}", image.sha256) };
-    let folder = host.path(&place.dir);
-    // What is in an image is nobody's business before it is booted: there are set-uid programs in it.
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.with_context(|| format!("cannot make {}", folder.display()))?;
-    remove_all(&folder.join("tree"))?;
+    let directory = host.path(&place.dir);
+    // Only root may read an image before it is booted: it contains set-user-ID binaries.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+    made.with_context(|| format!("cannot make {}", directory.display()))?;
+    remove_all(&directory.join("tree"))?;
     prune_other_downloads(host, &image.sha256)?;
     let layers = pull::manifest(host, image)?;
     place.remove_invalid(&layers)?;
@@ -39,20 +39,20 @@ pub(super) fn fetch(host: &OstreeHost, image: &DigestImageRef) -> Result<()> {
     let done =
         unpack_layers(&place, &layers, &config).and_then(|()| commit(&place, image, &config));
     if done.is_err() {
-        // A disk that is full is made no better by what is left; the layers stay for the next time.
-        remove_all(&folder.join("tree"))?;
+        // Leftovers do not help a full disk; the layers stay for the next attempt.
+        remove_all(&directory.join("tree"))?;
     }
     done.with_context(|| format!("{image}"))?;
-    remove_all(&folder)
+    remove_all(&directory)
 }
 
-/// The commit that was made of an image.
+/// The commit of an image.
 pub(super) fn commit_of(host: &OstreeHost, image: &DigestImageRef) -> Result<Option<String>> {
     let commit = host.try_run(&["ostree", "rev-parse", REPO_OPTION, &image.ostree_ref()])?;
     Ok(commit.map(|commit| commit.trim().to_owned()))
 }
 
-/// Removes downloads, and the names of images that no deployment was made of.
+/// Removes downloads, and the refs of images without a deployment.
 pub(super) fn prune(host: &OstreeHost) -> Result<()> {
     remove_all(&host.path(DOWNLOAD_DIR))?;
     let deployed = super::status::list(host)?;
@@ -62,12 +62,11 @@ pub(super) fn prune(host: &OstreeHost) -> Result<()> {
             host.run_on_sysroot(&["ostree", "refs", REPO_OPTION, "--delete", name])?;
         }
     }
-    // This removes what no name and no deployment holds any more.
+    // Removes objects that no ref and no deployment holds.
     host.run(&["ostree", "admin", "cleanup"]).map(drop)
 }
 
-/// Removes what has come of images that nobody waits for any more: a pool that went on to another one while
-/// this machine was fetching leaves such.
+/// Removes the parts of other images. They are left when a pool moved on to another image during a download.
 fn prune_other_downloads(host: &OstreeHost, sha256: &str) -> Result<()> {
     let images = host.path(DOWNLOAD_DIR);
     let entries = fs::read_dir(&images);
@@ -87,38 +86,38 @@ fn check_free_space(
 ) -> Result<()> {
     const REPOSITORY: &str = "/ostree/repo";
     let unpacked = layers.unpacked_bytes();
-    // What is not as it should be is gone by now.
+    // Damaged parts are removed by now.
     let is_here = |blob: &ImageBlob| place.blob_path(&blob.sha256).exists();
     let need = layers.bytes_to_fetch(is_here).saturating_add(unpacked);
     let mut needs = vec![(DOWNLOAD_DIR, need)];
-    // Where files can move from the tree into the repository, they take no room there.
+    // Files that can be moved from the tree into the repository need no space there.
     if repository_side_path(place.host, DOWNLOAD_DIR)?.is_none() {
         needs.push((REPOSITORY, unpacked));
     }
     needs
         .into_iter()
-        .try_for_each(|(folder, need)| require_free_space(place.host, image, folder, need))
+        .try_for_each(|(directory, need)| require_free_space(place.host, image, directory, need))
 }
 
-/// Another way to a folder in /var, on which files can move into the repository: /var is mounted on its own, and
-/// files move within a mount only. None where /var is a file system of its own.
-fn repository_side_path(host: &OstreeHost, folder: &str) -> Result<Option<String>> {
+/// Another path to a directory in /var from which files can be moved into the repository: /var is a mount of its
+/// own, and files move within a mount only. `None` if /var is a separate file system.
+fn repository_side_path(host: &OstreeHost, directory: &str) -> Result<Option<String>> {
     let list = super::status::list(host)?;
     let os = &super::status::booted(&list)?.os;
-    let way = format!("/sysroot/ostree/deploy/{os}{folder}");
-    Ok(host.is_same_file(&way, folder).then_some(way))
+    let way = format!("/sysroot/ostree/deploy/{os}{directory}");
+    Ok(host.is_same_file(&way, directory).then_some(way))
 }
 
 fn require_free_space(
     host: &OstreeHost,
     image: &DigestImageRef,
-    folder: &str,
+    directory: &str,
     need: u64,
 ) -> Result<()> {
-    let free = host.free_space(folder)?;
+    let free = host.free_space(directory)?;
     if free < need {
         bail!(
-            "{image}: there is not enough room for it: it needs {} on the file system of {folder}, and {} are free: make room there",
+            "{image}: not enough space: it needs {} on the file system of {directory}, and {} are free: free some space there",
             megabytes(need),
             megabytes(free)
         );
@@ -130,7 +129,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{} MB", bytes.div_ceil(1_000_000))
 }
 
-/// Unpacks the layers into the folder `tree` and makes it a system.
+/// Unpacks the layers into the directory `tree` and makes it bootable.
 fn unpack_layers(place: &ImageStore<'_>, layers: &ImageLayers, config: &[u8]) -> Result<()> {
     let path = place.host.path(&place.dir).join("tree");
     DirBuilder::new().mode(0o755).create(&path)?;
@@ -148,7 +147,7 @@ fn unpack_layers(place: &ImageStore<'_>, layers: &ImageLayers, config: &[u8]) ->
     let free = place.host.free_space("/boot")?;
     if free < boot {
         let (boot, free) = (megabytes(boot), megabytes(free));
-        bail!("its kernel needs {boot} in /boot, and {free} are free: make room there");
+        bail!("its kernel needs {boot} in /boot, and {free} are free: free some space there");
     }
     Ok(())
 }
@@ -163,12 +162,12 @@ fn commit(place: &ImageStore<'_>, image: &DigestImageRef, config: &[u8]) -> Resu
     words.extend(moved.is_some().then_some("--consume"));
     words.extend([branch.as_str(), &tree, &origin, &version, "--subject=An image, unpacked"]);
     place.host.run_on_sysroot(&words)?;
-    // ostree makes sure of the files, and not of the name that they have. Without it they would be fetched again.
+    // ostree syncs the files but not the ref. Without the ref they would be downloaded again.
     let repository = File::open(place.host.path("/ostree/repo"))?;
     rustix::fs::syncfs(repository).context("cannot write to the disk")
 }
 
-/// The version that an image gives itself, else the beginning of its digest.
+/// The version in the label of an image, otherwise the beginning of its digest.
 fn version(image: &DigestImageRef, config: &[u8]) -> String {
     let config: serde_json::Value = serde_json::from_slice(config).unwrap_or_default();
     let label = config["config"]["Labels"]["org.opencontainers.image.version"].as_str();
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_other_images_go() {
+    fn parts_of_other_images_are_removed() {
         let root = tempfile::tempdir().unwrap();
         let images = root.path().join(&DOWNLOAD_DIR[1..]);
         for name in ["wanted/oci", "other/oci/blobs"] {
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_room_is_said_with_the_place_and_the_numbers() {
+    fn too_little_space_is_reported_with_path_and_numbers() {
         let image = DigestImageRef { repository: "q.io/os".to_owned(), sha256: "0".repeat(64) };
         let host = OstreeHost::new(Path::new("/"));
         let error = require_free_space(&host, &image, "/tmp", u64::MAX).unwrap_err().to_string();

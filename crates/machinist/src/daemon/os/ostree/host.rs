@@ -1,4 +1,4 @@
-//! The host whose operating system it is: its paths and its programs.
+//! The host: its paths and its commands.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,13 +11,13 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::super::command;
 
-/// A host, seen from its own root or from a pod in which that is a folder.
+/// A host, seen from its own root or from a pod in which that root is mounted.
 #[derive(Debug)]
 pub(super) struct OstreeHost {
     inner: command::HostCommands,
 }
 
-/// Makes the sysroot writable for one program alone, as ostree's own commands do for themselves.
+/// Makes the sysroot writable for one command, as ostree's own commands do for themselves.
 const REMOUNT_SCRIPT: &str = "mount -o remount,rw /sysroot && exec \"$@\"";
 
 impl OstreeHost {
@@ -25,22 +25,22 @@ impl OstreeHost {
         Self { inner: command::HostCommands::new(root) }
     }
 
-    /// Where a path of the host is for us.
+    /// The path of a file of the host for this process.
     pub(super) fn path(&self, inside: &str) -> PathBuf {
         self.inner.path(inside)
     }
 
-    /// The credentials that images are fetched with, if there are any.
+    /// The credentials to pull images with, if there are any.
     pub(super) fn credentials(&self) -> Option<&'static str> {
         self.inner.credentials()
     }
 
-    /// Whether the host has a program.
-    pub(super) fn has_command(&self, program: &str) -> bool {
-        self.inner.has_command(program)
+    /// Whether the host has a command.
+    pub(super) fn has_command(&self, command_name: &str) -> bool {
+        self.inner.has_command(command_name)
     }
 
-    /// What is in a file; none where there is no such file.
+    /// The contents of a file; `None` if there is no such file.
     pub(super) fn read(&self, inside: &str) -> Result<Option<String>> {
         match fs::read_to_string(self.path(inside)) {
             Ok(text) => Ok(Some(text)),
@@ -49,23 +49,23 @@ impl OstreeHost {
         }
     }
 
-    /// Runs a program of the host that has to succeed; gives what it says.
+    /// Runs a command that has to succeed, and returns its output.
     pub(super) fn run(&self, words: &[&str]) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.run_bytes(words)?).into_owned())
     }
 
-    /// The same, with every byte that it says.
+    /// The same, with the output as bytes.
     pub(super) fn run_bytes(&self, words: &[&str]) -> Result<Vec<u8>> {
         self.run_checked(words, false)
     }
 
-    /// Runs a program that takes its time: what it says on its way goes to the log.
+    /// Runs a long command whose output goes to the log.
     pub(super) fn run_logged(&self, words: &[&str]) -> Result<()> {
         self.run_checked(words, true).map(drop)
     }
 
-    fn run_checked(&self, words: &[&str], aloud: bool) -> Result<Vec<u8>> {
-        let answer = self.output(words, aloud)?;
+    fn run_checked(&self, words: &[&str], is_logged: bool) -> Result<Vec<u8>> {
+        let answer = self.output(words, is_logged)?;
         if answer.status.success() {
             return Ok(answer.stdout);
         }
@@ -73,14 +73,14 @@ impl OstreeHost {
         bail!("{shown}: {}", stderr_summary(&answer.stderr, answer.status))
     }
 
-    /// Runs a program whose failure is an answer too.
+    /// Runs a command that may fail.
     pub(super) fn try_run(&self, words: &[&str]) -> Result<Option<String>> {
         let output = self.output(words, false)?;
-        let said = output.status.success().then_some(output.stdout);
-        Ok(said.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        let output = output.status.success().then_some(output.stdout);
+        Ok(output.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Runs a program that writes to the sysroot, also where that is mounted read-only.
+    /// Runs a command that writes to the sysroot, even if that is mounted read-only.
     pub(super) fn run_on_sysroot(&self, words: &[&str]) -> Result<String> {
         let is_read_only = statvfs(self.path("sysroot"))
             .is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY));
@@ -92,20 +92,20 @@ impl OstreeHost {
         self.run(&wrapped)
     }
 
-    fn output(&self, words: &[&str], aloud: bool) -> Result<command::HostCommandOutput> {
-        let (program, arguments) = words.split_first().context("nothing to run")?;
+    fn output(&self, words: &[&str], is_logged: bool) -> Result<command::HostCommandOutput> {
+        let (command_name, arguments) = words.split_first().context("nothing to run")?;
         tracing::debug!(?words, "run");
-        self.inner.output(program, arguments, aloud)
+        self.inner.output(command_name, arguments, is_logged)
     }
 
-    /// How many bytes can be written to the file system of a folder.
+    /// The free bytes on the file system of a directory.
     pub(super) fn free_space(&self, inside: &str) -> Result<u64> {
         let stat =
             statvfs(self.path(inside)).with_context(|| format!("cannot look at {inside}"))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
-    /// Whether two paths lead to the same thing.
+    /// Whether two paths lead to the same file.
     pub(super) fn is_same_file(&self, one: &str, other: &str) -> bool {
         let id = |inside: &str| {
             fs::metadata(self.path(inside)).ok().map(|meta| (meta.dev(), meta.ino()))
@@ -114,8 +114,7 @@ impl OstreeHost {
     }
 }
 
-/// The last lines of what a program complained about: the ones that say why. One that somebody ended did not
-/// get to that.
+/// The last lines of an error message, which say why. A command that was killed has none.
 fn stderr_summary(stderr: &str, status: ExitStatus) -> String {
     let lines: Vec<_> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(3)..];
@@ -131,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_fails_says_why() {
+    fn a_failed_command_says_why() {
         let host = OstreeHost::new(Path::new("/"));
         let error = host.run(&["sh", "-c", "echo one >&2; echo two >&2; exit 4"]).unwrap_err();
         assert_eq!(error.to_string(), "sh -c echo one >&2; echo two >&2; exit 4: one / two");
@@ -139,7 +138,7 @@ mod tests {
         assert!(error.to_string().ends_with(": it was ended by signal 9"), "{error}");
         assert_eq!(host.try_run(&["false"]).unwrap(), None);
         assert_eq!(host.run(&["echo", "yes"]).unwrap(), "yes\n");
-        let error = host.run(&["no-such-program"]).unwrap_err().to_string();
-        assert!(error.contains("cannot run no-such-program"), "{error}");
+        let error = host.run(&["no-such-command"]).unwrap_err().to_string();
+        assert!(error.contains("cannot run no-such-command"), "{error}");
     }
 }

@@ -1,15 +1,15 @@
-//! Machines that boot deployments of ostree: a Debian or anything else with the `ostree` command, and
-//! `skopeo` for images.
+//! Machines that boot ostree deployments: a Debian or anything else with the `ostree` command, and `skopeo`
+//! for images.
 //!
-//! | file | does |
+//! | module | does |
 //! |---|---|
-//! | `status` | what is booted, what comes next, what is kept |
-//! | `fetch` | an image becomes a commit in the machine's repository |
-//! | `pull` | the image's parts come onto the disk, each with the digest it should have |
-//! | `unpack`, `tree` | layers, one above the other, in a folder that nothing leads out of |
-//! | `system` | what makes a tree of files an operating system |
-//! | `deploy` | a commit and kernel arguments become what the next boot starts |
-//! | `host` | programs and paths of the host |
+//! | `status` | reads what is booted, staged and kept |
+//! | `fetch` | imports an image as a commit into the repository of the machine |
+//! | `pull` | downloads the parts of an image and checks their digests |
+//! | `unpack`, `tree` | unpacks layers into a directory that no link leads out of |
+//! | `bootable` | turns a tree of files into an operating system |
+//! | `deploy` | deploys a commit with kernel arguments for the next boot |
+//! | `host` | commands and paths of the host |
 
 mod bootable;
 mod deploy;
@@ -32,7 +32,7 @@ use host::OstreeHost;
 /// The repository of the machine.
 const REPO_OPTION: &str = "--repo=/ostree/repo";
 
-/// The key in a commit's metadata that says of which image it was made.
+/// The metadata key of a commit that names its image.
 const IMAGE_KEY: &str = "machinist.image";
 
 /// A host with ostree.
@@ -42,7 +42,7 @@ pub(crate) struct OstreeBackend {
 }
 
 impl OstreeBackend {
-    /// The host whose root is there.
+    /// The host with this root.
     pub(crate) fn new(root: &Path) -> Self {
         Self { host: OstreeHost::new(root) }
     }
@@ -63,7 +63,7 @@ impl HostOs for OstreeBackend {
 
     fn fetch(&self, change: &OsChange) -> Result<()> {
         match &change.image {
-            // What has a checksum is here already.
+            // A deployment with a checksum is on the machine already.
             Some(image) if change.checksum.is_none() => {
                 fetch::fetch(&self.host, &DigestImageRef::parse(image)?)
             }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_cannot_do_is_refused_with_a_remedy() {
+    fn unsupported_changes_are_refused_with_a_remedy() {
         let pinned = format!("quay.io/os@sha256:{}", "0".repeat(64));
         let argument =
             |word: &str| KernelArgumentsChange { delete: vec![], append: vec![word.into()] };

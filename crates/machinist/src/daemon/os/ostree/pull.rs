@@ -1,5 +1,5 @@
-//! The parts of an image, brought onto the disk by `skopeo`: it knows registries, mirrors, pull secrets and
-//! which signatures are asked for. What it has brought is checked here once more.
+//! Downloads the parts of an image with `skopeo`, which handles registries, mirrors, pull secrets and
+//! signature policies. The downloaded parts are checked here again.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,15 +15,15 @@ use sha2::{Digest as _, Sha256};
 
 use super::host::OstreeHost;
 
-/// Where an image is kept while it is brought onto the machine.
+/// Where an image is kept during the import.
 #[derive(Debug)]
 pub(super) struct ImageStore<'a> {
     pub(super) host: &'a OstreeHost,
-    /// The folder, as the host calls it.
+    /// The directory, by its path on the host.
     pub(super) dir: String,
 }
 
-/// What an image is made of, with the digest it is asked for by.
+/// The parts of an image, with the digest it was requested by.
 pub(super) fn manifest(host: &OstreeHost, image: &DigestImageRef) -> Result<ImageLayers> {
     let ours = image_architecture(std::env::consts::ARCH);
     match ImageManifest::parse(&raw_manifest(host, image)?, ours)? {
@@ -59,7 +59,7 @@ fn auth_option(host: &OstreeHost) -> Option<String> {
     host.credentials().map(|path| format!("--authfile={path}"))
 }
 
-/// What to do about it, before the words of the program that could not do it.
+/// Adds a remedy to the error of a failed command.
 fn with_remedy(host: &OstreeHost, image: &DigestImageRef, error: Error) -> Error {
     let file = host.credentials();
     let secret = file.map(|file| (file, fs::read(host.path(file)).unwrap_or_default()));
@@ -80,15 +80,15 @@ impl ImageStore<'_> {
         self.layout().join("blobs/sha256").join(sha256)
     }
 
-    /// Whether a part is here and as it should be.
+    /// Whether a part is complete and correct.
     pub(super) fn has_blob(&self, blob: &ImageBlob) -> bool {
         let path = self.blob_path(&blob.sha256);
         let size = fs::metadata(&path).map(|meta| meta.len());
         size.is_ok_and(|size| size == blob.size) && is_intact(&path, &blob.sha256)
     }
 
-    /// Removes what an interrupted run has left and what is not as it should be, so that it is fetched
-    /// again; complete parts stay.
+    /// Removes leftovers of an interrupted run and damaged parts, so that they are downloaded again. Complete
+    /// parts stay.
     pub(super) fn remove_invalid(&self, layers: &ImageLayers) -> Result<()> {
         for blob in &layers.layers {
             if !self.has_blob(blob) {
@@ -106,13 +106,13 @@ impl ImageStore<'_> {
         Ok(())
     }
 
-    /// Fetches what is missing. A connection that breaks is made again, and what has come stays.
+    /// Downloads what is missing. A broken connection is retried, and complete parts stay.
     pub(super) fn download(&self, image: &DigestImageRef, layers: &ImageLayers) -> Result<()> {
         let (from, to) = (format!("docker://{image}"), format!("oci:{}/oci:image", self.dir));
         let mut words = vec!["skopeo", "copy", "--retry-times=3"];
-        // The signatures have been looked at by then; a folder cannot keep them.
+        // The signatures have been checked by then; a directory cannot keep them.
         words.push("--remove-signatures");
-        // Another packing would be another digest.
+        // Another compression would have another digest.
         words.push("--dest-oci-accept-uncompressed-layers");
         let secret = auth_option(self.host);
         words.extend(secret.as_deref());
@@ -124,7 +124,8 @@ impl ImageStore<'_> {
                     if is_interruption(&error.to_string()) && interruptions < MAX_INTERRUPTIONS =>
                 {
                     interruptions += 1;
-                    tracing::warn!(%image, "the connection broke; going on with what is missing: {error:#}");
+                    let error = format_args!("{error:#}");
+                    tracing::warn!(%error, %image, "the connection broke: retrying");
                     self.remove_invalid(layers)?;
                 }
                 Err(error) => return Err(with_remedy(self.host, image, error)),
@@ -133,7 +134,7 @@ impl ImageStore<'_> {
         }
     }
 
-    /// Makes sure that what was fetched is what the manifest names; gives the image's config.
+    /// Checks that the parts match the manifest. Returns the config of the image.
     pub(super) fn verify(&self, image: &DigestImageRef, layers: &ImageLayers) -> Result<Vec<u8>> {
         for blob in &layers.layers {
             if !self.has_blob(blob) {
@@ -153,7 +154,7 @@ impl ImageStore<'_> {
         Ok(config)
     }
 
-    /// The manifest in the folder. It may be another one than the registry's: older kinds are rewritten.
+    /// The manifest in the directory. It may differ from the registry's: older formats are converted.
     fn stored_manifest(&self) -> Result<ImageLayers> {
         let index = self.layout().join("index.json");
         let index = fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
@@ -204,7 +205,7 @@ mod tests {
     use machinist_core::os::manifest::LayerCompression;
 
     #[test]
-    fn damaged_parts_go_and_complete_ones_stay() {
+    fn damaged_parts_are_removed_and_complete_ones_stay() {
         let root = tempfile::tempdir().unwrap();
         let host = OstreeHost::new(root.path());
         let place = ImageStore { host: &host, dir: "/images/x".to_owned() };
@@ -228,18 +229,18 @@ mod tests {
     }
 
     #[test]
-    fn the_first_pull_secret_that_can_be_read_is_used() {
+    fn the_first_readable_pull_secret_is_used() {
         let root = tempfile::tempdir().unwrap();
         let host = OstreeHost::new(root.path());
         assert_eq!(auth_option(&host), None);
-        let places = [INTERNAL_REGISTRY_PULL_SECRET, PULL_SECRET];
-        for path in places {
+        let paths = [INTERNAL_REGISTRY_PULL_SECRET, PULL_SECRET];
+        for path in paths {
             fs::create_dir_all(host.path(path).parent().unwrap()).unwrap();
         }
-        fs::write(host.path(places[0]), "not JSON").unwrap();
-        fs::write(host.path(places[1]), r#"{"auths":{}}"#).unwrap();
+        fs::write(host.path(paths[0]), "not JSON").unwrap();
+        fs::write(host.path(paths[1]), r#"{"auths":{}}"#).unwrap();
         assert_eq!(auth_option(&host).unwrap(), "--authfile=/var/lib/kubelet/config.json");
-        fs::write(host.path(places[0]), r#"{"auths":{}}"#).unwrap();
+        fs::write(host.path(paths[0]), r#"{"auths":{}}"#).unwrap();
         let first = "--authfile=/etc/mco/internal-registry-pull-secret.json";
         assert_eq!(auth_option(&host).unwrap(), first);
     }

@@ -1,30 +1,33 @@
-//! What is booted, what comes next, what is kept.
+//! Reads what is booted, staged and kept.
 
 use std::fs;
 
 use anyhow::{Context as _, Result};
 use machinist_core::os::ostree::{self, LoaderEntry, OstreeDeployment, StagedDeployment};
 use machinist_core::os::{OsDeployment, OsStatus};
+use machinist_core::versioned;
 
 use super::host::OstreeHost;
 use super::{IMAGE_KEY, REPO_OPTION};
 
-/// What was staged, until the machine restarts.
+/// The record of what is staged, until the machine reboots.
 pub(super) const STAGED_RECORD: &str = "/run/machinist/os-staged.json";
+/// The version of the record that this version writes.
+pub(super) const STAGED_VERSION: u32 = 1;
 
 /// The deployments, the next one first.
 pub(super) fn list(host: &OstreeHost) -> Result<Vec<OstreeDeployment>> {
     Ok(ostree::parse_admin_status(&host.run(&["ostree", "admin", "status"])?))
 }
 
-/// The one that runs.
+/// The booted one.
 pub(super) fn booted(list: &[OstreeDeployment]) -> Result<&OstreeDeployment> {
     list.iter().find(|each| each.booted).context(
         "ostree admin status: no deployment is marked as booted: this machine runs something else",
     )
 }
 
-/// Everything about the host's deployments.
+/// The status of the host's deployments.
 pub(super) fn read(host: &OstreeHost) -> Result<OsStatus> {
     let list = list(host)?;
     let entries = entries(host)?;
@@ -47,17 +50,17 @@ pub(super) fn read(host: &OstreeHost) -> Result<OsStatus> {
     Ok(status)
 }
 
-/// The kernel arguments of each deployment's folder, as the boot loader has them.
+/// The kernel arguments of each deployment, by directory, as the boot loader has them.
 pub(super) fn entries(host: &OstreeHost) -> Result<Vec<(String, Vec<String>)>> {
     const ENTRIES: &str = "/boot/loader/entries";
     let mut found = Vec::new();
-    let folder = host.path(ENTRIES);
-    for file in fs::read_dir(&folder).with_context(|| format!("cannot read {ENTRIES}"))? {
+    let directory = host.path(ENTRIES);
+    for file in fs::read_dir(&directory).with_context(|| format!("cannot read {ENTRIES}"))? {
         let path = file?.path();
         let text =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let Some(entry) = LoaderEntry::parse(&text) else { continue };
-        // The link may be that of a deployment that is about to go.
+        // The link may belong to a deployment that is about to be removed.
         let Ok(target) = fs::read_link(host.path(&entry.link)) else { continue };
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
         found.push((name, entry.arguments));
@@ -70,8 +73,8 @@ pub(super) fn arguments<'a>(
     entries: &'a [(String, Vec<String>)],
     listed: &OstreeDeployment,
 ) -> Option<&'a [String]> {
-    let folder = listed.directory_name();
-    entries.iter().find(|(name, _)| *name == folder).map(|(_, arguments)| arguments.as_slice())
+    let directory = listed.directory_name();
+    entries.iter().find(|(name, _)| *name == directory).map(|(_, arguments)| arguments.as_slice())
 }
 
 fn deployment(
@@ -96,14 +99,16 @@ fn deployment(
 }
 
 fn staged(host: &OstreeHost) -> Result<Option<StagedDeployment>> {
-    // What cannot be read was cut short, and so was what it tells of.
-    Ok(host.read(STAGED_RECORD)?.and_then(|text| serde_json::from_str(&text).ok()))
+    // A truncated record belongs to a deployment that was not staged completely.
+    let Some(text) = host.read(STAGED_RECORD)? else { return Ok(None) };
+    let read = versioned::from_json(STAGED_RECORD, STAGED_VERSION, text.as_bytes());
+    Ok(versioned::ignore_damage(read)?)
 }
 
 fn image(host: &OstreeHost, listed: &OstreeDeployment) -> Result<Option<String>> {
     let key = format!("--print-metadata-key={IMAGE_KEY}");
-    let said = host.try_run(&["ostree", "show", REPO_OPTION, &key, &listed.checksum])?;
-    if let Some(image) = said.as_deref().and_then(ostree::parse_gvariant_string) {
+    let output = host.try_run(&["ostree", "show", REPO_OPTION, &key, &listed.checksum])?;
+    if let Some(image) = output.as_deref().and_then(ostree::parse_gvariant_string) {
         return Ok(Some(image));
     }
     let origin = format!("/ostree/deploy/{}/deploy/{}.origin", listed.os, listed.directory_name());

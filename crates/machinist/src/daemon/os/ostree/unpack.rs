@@ -1,4 +1,4 @@
-//! Layers, unpacked one above the other.
+//! Unpacks layers, one on top of the other.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -14,8 +14,8 @@ use tar::{Archive, Entry, EntryType};
 
 use super::tree::{EntryMeta, UnpackTree};
 
-/// Unpacks a layer into a tree, and makes sure that what is in it has the digest that the image's config
-/// says.
+/// Unpacks a layer into a tree, and checks that its uncompressed contents have the digest in the image's
+/// config.
 pub(super) fn unpack_layer(
     tree: &mut UnpackTree,
     blob: File,
@@ -37,7 +37,7 @@ pub(super) fn unpack_layer(
     for entry in archive.entries()? {
         put(tree, &mut entry.context("the layer cannot be read")?, &mut own)?;
     }
-    // What stands after the end of the archive belongs to the layer all the same.
+    // Bytes after the end of the archive count for the digest too.
     io::copy(&mut source, &mut io::sink())?;
     let found = hex(&source.into_inner().hasher.finalize());
     if found != diff_id {
@@ -86,7 +86,7 @@ fn put_at(tree: &mut UnpackTree, entry: &mut Entry<'_, impl Read>, path: &str) -
             let meta = meta(entry)?;
             tree.put_file(path, &meta, entry)?;
         }
-        // Devices, pipes: a machine makes its own, and ostree keeps none.
+        // Devices and pipes: a machine creates its own, and ostree stores none.
         _ => {}
     }
     Ok(())
@@ -109,13 +109,13 @@ fn meta(entry: &mut Entry<'_, impl Read>) -> Result<EntryMeta> {
     Ok(EntryMeta { owner, group, mode, xattrs: attributes })
 }
 
-/// Labels of SELinux are the host's to give.
+/// SELinux labels are the host's to assign.
 fn keeps_xattr(attribute: &str) -> bool {
     attribute.starts_with("user.")
         || (attribute.starts_with("security.") && attribute != "security.selinux")
 }
 
-/// Sums up all that is read.
+/// Hashes everything that is read.
 struct HashingReader<R> {
     source: R,
     hasher: Sha256,
@@ -133,7 +133,7 @@ impl<R: Read> Read for HashingReader<R> {
 struct ZstdReader<R> {
     source: R,
     frame: FrameDecoder,
-    /// Whether the decoder is within a frame.
+    /// Whether the decoder is inside a frame.
     open: bool,
 }
 
@@ -159,7 +159,7 @@ impl<R: BufRead> Read for ZstdReader<R> {
 }
 
 impl<R: BufRead> ZstdReader<R> {
-    /// Goes to the next frame with contents; says whether there is one.
+    /// Advances to the next frame with contents. Returns whether there is one.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {
             match self.frame.init(&mut self.source) {

@@ -1,4 +1,4 @@
-//! A folder as the root of a host, without a boot loader's tools: the file and the way back.
+//! A directory as the root of a host without a boot loader's tools: the file, and its restoration.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -6,14 +6,14 @@ use super::*;
 
 const FILE: &str = "etc/default/grub.d/90-machinist.cfg";
 
-/// A root whose update-grub cannot be run (there is no chroot in it): what counts is the file.
-fn host(folder: &std::path::Path) -> PlainBackend {
+/// A root whose update-grub cannot be run (it has no chroot): only the file counts.
+fn host(directory: &std::path::Path) -> PlainBackend {
     for name in ["etc/default/grub.d", "etc/machine-config-daemon", "usr/sbin", "proc"] {
-        fs::create_dir_all(folder.join(name)).unwrap();
+        fs::create_dir_all(directory.join(name)).unwrap();
     }
-    fs::write(folder.join("proc/cmdline"), "root=/dev/sda quiet\n").unwrap();
+    fs::write(directory.join("proc/cmdline"), "root=/dev/sda quiet\n").unwrap();
     PlainBackend {
-        host: HostCommands::new(folder),
+        host: HostCommands::new(directory),
         loader: BootLoader::Grub,
         os: "Test".to_owned(),
     }
@@ -26,15 +26,15 @@ fn change(old: &[&str], new: &[&str]) -> OsChange {
 }
 
 #[test]
-fn staged_twice_is_staged_once_and_taken_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let plain = host(folder.path());
-    let text = || fs::read_to_string(folder.path().join(FILE)).ok();
+fn staging_twice_is_the_same_as_once_and_can_be_undone() {
+    let directory = tempfile::tempdir().unwrap();
+    let plain = host(directory.path());
+    let text = || fs::read_to_string(directory.path().join(FILE)).ok();
     // The command cannot be run here, but the file is written before it.
     let _ = plain.stage(&change(&[], &["a=1"]), false);
     let first = text().unwrap();
     assert!(first.contains("LINUX a=1\""), "{first}");
-    let mode = fs::metadata(folder.path().join(FILE)).unwrap().permissions().mode();
+    let mode = fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o644);
     let _ = plain.stage(&change(&[], &["a=1"]), false);
     assert_eq!(text(), Some(first));
@@ -47,10 +47,10 @@ fn staged_twice_is_staged_once_and_taken_back() {
 
 #[test]
 fn a_host_without_a_boot_loader_writes_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let plain = PlainBackend { loader: BootLoader::Nobody, ..host(folder.path()) };
+    let directory = tempfile::tempdir().unwrap();
+    let plain = PlainBackend { loader: BootLoader::Nobody, ..host(directory.path()) };
     plain.stage(&change(&[], &["a=1"]), false).unwrap();
-    assert!(!folder.path().join(FILE).exists());
+    assert!(!directory.path().join(FILE).exists());
     assert_eq!(plain.status().unwrap().next, None);
     let image = OsChange { image: Some("os:1".to_owned()), ..OsChange::default() };
     assert!(plain.refusal(&image).unwrap().starts_with("spec.osImageURL: "));

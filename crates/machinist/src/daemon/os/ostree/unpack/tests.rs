@@ -1,4 +1,4 @@
-//! Layers on a disk: whiteouts, links, owners, and layers that want out.
+//! Layers on a disk: whiteouts, links, owners, and hostile layers.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A layer, written as text: `dir/`, `file=contents`, `link->target`, `second=>first`.
+/// A layer as text: `dir/`, `file=contents`, `link->target`, `second=>first`.
 fn tar(entries: &[&str]) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for entry in entries {
@@ -50,18 +50,18 @@ fn file(bytes: &[u8]) -> File {
 }
 
 fn unpack(layers: &[&[&str]]) -> Result<TempDir> {
-    let folder = tempfile::tempdir().unwrap();
-    let mut tree = UnpackTree::open(folder.path()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut tree = UnpackTree::open(directory.path()).unwrap();
     for entries in layers {
         let bytes = tar(entries);
         unpack_layer(&mut tree, file(&bytes), LayerCompression::None, &sum(&bytes))?;
     }
-    Ok(folder)
+    Ok(directory)
 }
 
-fn listed(folder: &Path) -> Vec<String> {
-    fn walk(folder: &Path, above: &str, list: &mut Vec<String>) {
-        for entry in fs::read_dir(folder).unwrap() {
+fn listed(directory: &Path) -> Vec<String> {
+    fn walk(directory: &Path, above: &str, list: &mut Vec<String>) {
+        for entry in fs::read_dir(directory).unwrap() {
             let entry = entry.unwrap();
             let name = format!("{above}{}", entry.file_name().to_string_lossy());
             if entry.file_type().unwrap().is_dir() {
@@ -73,13 +73,13 @@ fn listed(folder: &Path) -> Vec<String> {
         }
     }
     let mut list = Vec::new();
-    walk(folder, "", &mut list);
+    walk(directory, "", &mut list);
     list.sort();
     list
 }
 
 #[test]
-fn layers_lie_above_each_other() {
+fn layers_are_stacked() {
     let base: &[&str] =
         &["usr/", "usr/a=1", "usr/gone=1", "usr/d/x=1", "usr/d/y=1", "etc/motd=old"];
     for (upper, expected) in [
@@ -100,7 +100,7 @@ fn layers_lie_above_each_other() {
             vec!["usr/.wh.gone=", "etc/.wh.motd="],
             vec!["usr/", "usr/a", "usr/d/", "usr/d/x", "usr/d/y", "usr/etc/"],
         ),
-        // What hides a folder may stand before or after what the layer puts into it.
+        // A whiteout of a directory may come before or after the layer's own entries in it.
         (vec!["usr/.wh..wh..opq=", "usr/d/new="], vec!["usr/", "usr/d/", "usr/d/new"]),
         (vec!["usr/d/new=", "usr/.wh..wh..opq="], vec!["usr/", "usr/d/", "usr/d/new"]),
         (
@@ -121,16 +121,16 @@ fn layers_lie_above_each_other() {
             ],
         ),
     ] {
-        let folder = unpack(&[base, &upper]).unwrap();
-        assert_eq!(listed(folder.path()), expected, "{upper:?}");
+        let directory = unpack(&[base, &upper]).unwrap();
+        assert_eq!(listed(directory.path()), expected, "{upper:?}");
     }
 }
 
 #[test]
 fn modes_links_and_contents_are_kept() {
-    let folder =
+    let directory =
         unpack(&[&["usr/d", "usr/d/su=12345", "usr/l->/etc/far", "usr/h=>usr/d/su"]]).unwrap();
-    let at = |path: &str| folder.path().join(path);
+    let at = |path: &str| directory.path().join(path);
     assert_eq!(fs::read(at("usr/h")).unwrap(), b"12345");
     assert_eq!(
         fs::metadata(at("usr/h")).unwrap().ino(),
@@ -142,7 +142,7 @@ fn modes_links_and_contents_are_kept() {
 }
 
 #[test]
-fn attributes_are_kept_but_for_labels() {
+fn attributes_are_kept_except_for_labels() {
     let mut tar = tar::Builder::new(Vec::new());
     let attributes: [(&str, &[u8]); 3] = [
         ("SCHILY.xattr.user.mine", b"yes"),
@@ -178,8 +178,8 @@ fn hostile_layers_are_refused() {
 
 #[test]
 fn a_layer_with_other_contents_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut tree = UnpackTree::open(folder.path()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let mut tree = UnpackTree::open(directory.path()).unwrap();
     let bytes = tar(&["usr/a=1"]);
     let error =
         unpack_layer(&mut tree, file(&bytes), LayerCompression::None, &sum(b"other")).unwrap_err();
@@ -189,7 +189,7 @@ fn a_layer_with_other_contents_is_refused() {
 }
 
 #[test]
-fn every_packing_gives_the_same() {
+fn every_compression_gives_the_same_tree() {
     let bytes = tar(&["usr/a=1", "usr/b=2"]);
     let (first, second) = bytes.split_at(512);
     let gzip = |bytes: &[u8]| {
@@ -201,16 +201,16 @@ fn every_packing_gives_the_same() {
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         ruzstd::encoding::compress_to_vec(bytes, level)
     };
-    // A frame that says nothing: tools hide their tables of contents in such.
+    // An empty frame: tools hide their tables of contents in such.
     let skipped = [0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
     for (packed, blob) in [
         (LayerCompression::None, bytes.clone()),
         (LayerCompression::Gzip, [gzip(first), gzip(second)].concat()),
         (LayerCompression::Zstd, [&zstd(first)[..], &skipped, &zstd(second), &skipped].concat()),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let mut tree = UnpackTree::open(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let mut tree = UnpackTree::open(directory.path()).unwrap();
         unpack_layer(&mut tree, file(&blob), packed, &sum(&bytes)).unwrap();
-        assert_eq!(listed(folder.path()), ["usr/", "usr/a", "usr/b"], "{packed:?}");
+        assert_eq!(listed(directory.path()), ["usr/", "usr/a", "usr/b"], "{packed:?}");
     }
 }
