@@ -76,7 +76,7 @@ book: ## Build the book of docs/ into target/book
 	scripts/book
 
 reference: ## Regenerate the pages of docs/reference
-	MACHINIST_UPDATE=1 cargo test --locked -p machinist --lib cli::documented
+	MACHINIST_UPDATE=1 cargo test --locked -p machinist --lib cli::docs_test
 	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test docs -- fields names
 
 crds: ## Regenerate deploy/crds

@@ -1,4 +1,4 @@
-# The machines of scripts/demo: real ones in systemd-nspawn, or folders with a daemon each.
+# The machines of scripts/demo: real ones in systemd-nspawn, or directories with a daemon each.
 # Both have NAME_start, NAME_join and root_of. Uses work, data, machinist, server, token, processes.
 # shellcheck shell=bash disable=SC2154
 
@@ -6,8 +6,8 @@ machines_possible() {
   [ "$(id -u)" = 0 ] && command -v systemd-nspawn nsenter >/dev/null && [ -d "$(artifact base)/root" ]
 }
 
-# A control group for all machines, in every hierarchy that is mounted: what is in it can be ended
-# whatever became of the machine.
+# A control group for all machines, in every mounted hierarchy, so that all their processes can be killed
+# in any state.
 group_name() { echo "${MACHINIST_DEMO_GROUP:-machinist-demo-$$}"; }
 hierarchies() {
   local each
@@ -23,7 +23,7 @@ machines_start() { # the disk of NAME, and its first start
   mount -t overlay machinist-demo -o "lowerdir=$(artifact base)/root,upperdir=$work/$name/upper,workdir=$work/$name/work" "$work/$name/root"
   for group in $(groups); do
     mkdir -p "$group/$name"
-    # A new cpuset is empty and takes no process until it is filled.
+    # A new cpuset is empty and accepts no process until it is filled.
     for file in cpuset.cpus cpuset.mems; do
       [ -e "$group/cgroup.controllers" ] || [ ! -e "$group/$file" ] || {
         cat "$group/../$file" >"$group/$file"
@@ -35,7 +35,7 @@ machines_start() { # the disk of NAME, and its first start
   processes+=($!)
 }
 
-# Starts NAME, and starts it again whenever it reboots. It has the network of this machine, and no rights over it.
+# Starts NAME, and starts it again whenever it reboots. It shares the network of this host, without privileges.
 power() {
   local name=$1 group code
   for group in $(groups); do echo "$BASHPID" >"$group/$name/cgroup.procs"; done
@@ -47,18 +47,18 @@ power() {
       --directory="$work/$name/root" &
     echo $! >"$work/$name.pid"
     wait $! || code=$?
-    [ $code = 133 ] || return 0 # which is how systemd-nspawn says that it wants to be started again
+    [ $code = 133 ] || return 0 # with this code systemd-nspawn requests a reboot
   done
 }
 
-# Runs a command in NAME, as its process 1 would.
+# Runs a command in the namespaces of NAME.
 inside() {
   local name=$1 nspawn leader
   shift
   nspawn=$(cat "$work/$name.pid") || return 1
   # shellcheck disable=SC2013 # words are meant
   for leader in $(cat "/proc/$nspawn/task/$nspawn/children" 2>/dev/null); do
-    # The one that is process 1 in a namespace of its own; before it, nspawn has a helper.
+    # The leader is process 1 in its PID namespace; nspawn also has a helper process.
     grep -q '^NSpid:.*[[:space:]]1$' "/proc/$leader/status" 2>/dev/null || continue
     nsenter -t "$leader" -m -u -i -p -n -C -r -w -- env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"
     return
@@ -87,9 +87,9 @@ machines_stop() {
   groups | while read -r name; do [ ! -d "$name" ] || find "$name" -depth -type d -exec rmdir {} \; ; done
 }
 
-folders_start() { mkdir -p "$work/$1/root/etc/skel"; }
+directories_start() { mkdir -p "$work/$1/root/etc/skel"; }
 
-folders_join() {
+directories_join() {
   local root=$work/$1/root
   "$machinist" join --server "$server" --ca-file "$data/pki/ca.crt" --token "$token" --pool worker --root "$root" --node-name "$1"
   "$machinist" daemon start --root "$root" --kubeconfig "$root/var/lib/machinist/kubeconfig" --node-name "$1" --register >"$work/$1.log" 2>&1 &

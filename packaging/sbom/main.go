@@ -1,8 +1,8 @@
-// Writes the bill of materials of the program: a CycloneDX document of every crate that is linked into it.
+// Writes the bill of materials of the binary: a CycloneDX document of every crate that is linked into it.
 //
 //	cargo metadata --locked --format-version 1 | sbom Cargo.lock
 //
-// The same inputs give the same bytes: the serial number is made of the content, and the time is
+// The output is reproducible: the serial number is derived from the content, and the time is
 // SOURCE_DATE_EPOCH.
 package main
 

@@ -45,9 +45,9 @@ impl BootstrapFixture {
     }
 }
 
-fn files(folder: &str) -> Vec<String> {
+fn files(directory: &str) -> Vec<String> {
     let mut all = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         match path.is_dir() {
             true => all.extend(files(path.to_str().unwrap())),
@@ -59,7 +59,7 @@ fn files(folder: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_folder_is_what_the_server_serves_from() {
+fn the_server_can_serve_the_directory() {
     let site = BootstrapFixture::new();
     let out = site.path("out");
     let (code, stdout, stderr) = bootstrap(&["-f", EXAMPLE, "--out", &out]);
@@ -78,7 +78,7 @@ fn the_folder_is_what_the_server_serves_from() {
         let mode = fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode & 0o007, 0, "{path} is not for everyone");
     }
-    // The same again, in the words of the real system: nothing changes.
+    // The same again with MCO's flag names: nothing changes.
     let before: Vec<Vec<u8>> = files(&out).iter().map(|path| fs::read(path).unwrap()).collect();
     let arguments = ["--manifest-dir", EXAMPLE, "--dest-dir", &out, "-o", "json"];
     let (code, stdout, stderr) = bootstrap(&arguments);
@@ -90,7 +90,7 @@ fn the_folder_is_what_the_server_serves_from() {
 }
 
 #[test]
-fn bad_input_is_told_and_nothing_is_written() {
+fn invalid_input_is_reported_and_nothing_is_written() {
     let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
     let twice = example.replacen("name: more-pods", "name: other", 1);
     let twice = format!("{example}\n---\n{}", twice.split("\n---\n").nth(1).unwrap());
@@ -158,10 +158,10 @@ fn the_pull_secret_comes_from_a_file_and_is_never_shown() {
         stdout
     };
     assert_eq!(rendered(&raw), rendered(&secret));
-    // It may lie among the manifests, as installers leave it.
+    // It may be in the directory of manifests, where installers write it.
     fs::copy(root().join(EXAMPLE), site.dir.path().join("raw/a.yaml")).unwrap();
-    let (folder, out) = (site.path("raw"), site.path("out"));
-    let (code, _, stderr) = bootstrap(&["-f", &folder, "--out", &out, "--pull-secret", &raw]);
+    let (directory, out) = (site.path("raw"), site.path("out"));
+    let (code, _, stderr) = bootstrap(&["-f", &directory, "--out", &out, "--pull-secret", &raw]);
     assert_eq!(code, 0, "{stderr}");
     let broken = site.write("broken.json", "{\"auths\": {\"hunter2\"");
     let (code, _, stderr) = bootstrap(&["-f", EXAMPLE, "--out", &out, "--pull-secret", &broken]);
@@ -169,7 +169,7 @@ fn the_pull_secret_comes_from_a_file_and_is_never_shown() {
 }
 
 #[test]
-fn a_pool_of_an_administrator_takes_the_place_of_the_one_that_comes_with_every_system() {
+fn a_pool_in_the_manifests_replaces_the_built_in_one() {
     let site = BootstrapFixture::new();
     let pool = |more: &str| {
         format!(

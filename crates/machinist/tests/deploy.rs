@@ -1,4 +1,4 @@
-//! What `deploy/` says: the flat manifest and the chart are as the folder is.
+//! Keeps `deploy/install.yaml` and the Helm chart equal to the manifests in `deploy/`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The kinds that are OpenShift's own, and left to it.
+/// The kinds that OpenShift installs itself.
 const OF_OPENSHIFT: [&str; 2] =
     ["clusteroperators.config.openshift.io.yaml", "clusterversions.config.openshift.io.yaml"];
 
@@ -18,21 +18,21 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files that a kustomization lists, those of the folders in it too, in their order.
-fn listed(folder: &Path) -> Vec<PathBuf> {
-    let text = read(&folder.join("kustomization.yaml"));
+/// The files that a kustomization lists, in order, including those of its directories.
+fn listed(directory: &Path) -> Vec<PathBuf> {
+    let text = read(&directory.join("kustomization.yaml"));
     let kustomization: Value = serde_saphyr::from_str(&text).unwrap();
     let resources = kustomization["resources"].as_array().unwrap();
     let mut files = Vec::new();
     for resource in resources {
-        let path = folder.join(resource.as_str().unwrap());
+        let path = directory.join(resource.as_str().unwrap());
         if path.is_dir() { files.extend(listed(&path)) } else { files.push(path) }
     }
     files
 }
 
-fn yaml_files(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+fn yaml_files(directory: &Path) -> Vec<String> {
+    let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
     names.retain(|name| name.ends_with(".yaml") && name != "kustomization.yaml");
     names.sort();
@@ -54,12 +54,12 @@ fn every_manifest_is_listed() {
     }
 }
 
-/// Compares a file that is made with what it is made of; makes it anew when that is asked for.
-fn check(path: &Path, wanted: &str) {
+/// Compares a generated file with its sources, or writes it with `MACHINIST_UPDATE`.
+fn check(path: &Path, expected: &str) {
     if std::env::var_os("MACHINIST_UPDATE").is_some() {
-        fs::write(path, wanted).unwrap();
+        fs::write(path, expected).unwrap();
     }
-    assert!(read(path) == wanted, "{} is stale: run `make manifests`", path.display());
+    assert!(read(path) == expected, "{} is stale: run `make manifests`", path.display());
 }
 
 fn joined(files: &[PathBuf]) -> String {
@@ -67,13 +67,13 @@ fn joined(files: &[PathBuf]) -> String {
 }
 
 #[test]
-fn the_flat_manifest_is_what_the_folder_says() {
+fn the_flat_manifest_is_up_to_date() {
     let head = "# Made from deploy/kustomization.yaml by `make manifests`; not to be edited.\n";
     check(&deploy().join("install.yaml"), &format!("{head}{}", joined(&listed(&deploy()))));
 }
 
 #[test]
-fn the_chart_is_what_the_folder_says() {
+fn the_chart_is_up_to_date() {
     let chart = deploy().join("helm/machinist");
     let system = joined(&listed(&deploy().join("system")));
     assert!(!system.contains("{{"), "a template in a manifest would be one in the chart, too");

@@ -1,4 +1,4 @@
-//! `machinist firstboot` from the outside, on the root of a host of packages that nobody boots.
+//! `machinist firstboot` from the outside, on the root directory of a package-based host that does not run.
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn config(spec: &Value) -> Value {
 }
 
 #[test]
-fn a_machine_with_nothing_left_to_do_is_left_alone() {
+fn without_a_config_nothing_happens() {
     let root = root(None);
     let output = firstboot(root.path(), &[]);
     assert!(output.status.success(), "{output:?}");
@@ -41,7 +41,7 @@ fn a_machine_with_nothing_left_to_do_is_left_alone() {
 }
 
 #[test]
-fn what_is_as_it_should_be_is_put_away_without_a_restart() {
+fn a_machine_that_matches_its_config_needs_no_reboot() {
     let root = root(Some(&config(&json!({}))));
     let output = firstboot(root.path(), &[]);
     assert!(output.status.success(), "{output:?}");
@@ -54,7 +54,7 @@ fn what_is_as_it_should_be_is_put_away_without_a_restart() {
 }
 
 #[test]
-fn what_the_host_cannot_do_is_refused_and_stays_to_be_done() {
+fn a_config_that_the_host_cannot_apply_is_refused_and_kept() {
     let image = format!("quay.example.com/os@sha256:{}", "0".repeat(64));
     let root = root(Some(&config(&json!({"osImageURL": image}))));
     let output = firstboot(root.path(), &[]);
@@ -65,7 +65,7 @@ fn what_the_host_cannot_do_is_refused_and_stays_to_be_done() {
 }
 
 #[test]
-fn a_file_that_is_no_config_is_named_and_not_quoted() {
+fn an_invalid_file_is_named_but_not_quoted() {
     let root = root(Some(&json!({"spec": {"kernelArguments": "hunter2"}})));
     let output = firstboot(root.path(), &[]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -73,7 +73,7 @@ fn a_file_that_is_no_config_is_named_and_not_quoted() {
     assert!(said.contains(LEFT) && said.contains("column") && !said.contains("hunter2"), "{said}");
 }
 
-/// The same file as `machinist once` takes.
+/// The same file formats as `machinist once`.
 #[test]
 fn a_config_may_be_given_in_a_file() {
     let root = root(None);
@@ -83,16 +83,16 @@ fn a_config_may_be_given_in_a_file() {
     assert_eq!(said["config"], "50-worker-chrony");
 }
 
-/// What the kernel of a machine says of FIPS mode.
+/// Sets the FIPS mode that the kernel reports.
 fn has_fips(root: &Path, has: &str) {
-    let folder = root.join("proc/sys/crypto");
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("fips_enabled"), has).unwrap();
+    let directory = root.join("proc/sys/crypto");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("fips_enabled"), has).unwrap();
 }
 
-/// The kernel says whether it runs in FIPS mode, and a config that does not want it cannot be had then.
+/// The kernel reports FIPS mode. A config without it is refused then.
 #[test]
-fn fips_mode_is_found_out_and_is_there_to_stay() {
+fn fips_mode_is_detected_and_cannot_be_disabled() {
     let fips = |has: Option<&str>, wanted: bool| {
         let root = root(Some(&config(&json!({"fips": wanted}))));
         if let Some(has) = has {
@@ -104,7 +104,7 @@ fn fips_mode_is_found_out_and_is_there_to_stay() {
     };
     for (has, wanted, why) in [
         (Some("1\n"), false, "spec.fips is false, and this machine runs in FIPS mode"),
-        // Nobody here could turn it on.
+        // This host cannot enable it.
         (Some("0\n"), true, "spec.fips is true, and this machine has no boot loader"),
         (None, true, "spec.fips is true, and this machine has no boot loader"),
     ] {
@@ -127,9 +127,9 @@ fn write_config(root: &Path, spec: &Value) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Without Ignition and without a server; FIPS mode may come with the first config, and with no other.
+/// Without Ignition and without a server. Only the first config may enable FIPS mode.
 #[test]
-fn what_ignition_would_have_written_can_be_written_too() {
+fn write_also_does_the_work_of_ignition() {
     let root = root(None);
     let file = write_config(root.path(), &json!({"fips": true}));
     has_fips(root.path(), "1\n");
@@ -145,7 +145,7 @@ fn what_ignition_would_have_written_can_be_written_too() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("FIPS"), "{output:?}");
 }
 
-/// The flags of the original lead the same way: what the host cannot do is refused before a file is written.
+/// MCO's flags do the same: a config that the host cannot apply is refused before a file is written.
 #[test]
 fn once_from_is_a_first_boot() {
     let once = |root: &Path, file: &str| {

@@ -1,4 +1,4 @@
-//! `machinist generate` from the outside, and what `machinist explain` says about generated files.
+//! `machinist generate` from the outside, and `machinist explain` for generated files.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
 
 use std::fs;
@@ -32,7 +32,7 @@ fn assert_exit(output: &Output, code: i32) {
 }
 
 /// The objects of a case, in a file.
-fn objects(case: &Value, folder: &Path) -> String {
+fn objects(case: &Value, directory: &Path) -> String {
     let mut items = vec![json!({
         "apiVersion": "config.openshift.io/v1", "kind": "ClusterVersion",
         "metadata": {"name": "version"},
@@ -54,7 +54,7 @@ fn objects(case: &Value, folder: &Path) -> String {
             items.push(object);
         }
     }
-    let file = folder.join("case.json");
+    let file = directory.join("case.json");
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     fs::write(&file, list.to_string()).unwrap();
     file.to_str().unwrap().to_owned()
@@ -66,8 +66,8 @@ fn cases_hold_through_the_command_line() {
     for line in cases.lines().step_by(3) {
         let case: Value = serde_json::from_str(line).unwrap();
         let (id, expect) = (&case["id"], &case["expect"]);
-        let folder = TempDir::new().unwrap();
-        let (file, out) = (objects(&case, folder.path()), folder.path().join("out"));
+        let directory = TempDir::new().unwrap();
+        let (file, out) = (objects(&case, directory.path()), directory.path().join("out"));
         let output =
             machinist(&["generate", "--pool", "worker", "-f", &file, "-o", out.to_str().unwrap()]);
         if !expect["error"].is_null() {
@@ -91,7 +91,7 @@ fn cases_hold_through_the_command_line() {
 }
 
 #[test]
-fn examples_in_the_help_work_and_say_where_things_come_from() {
+fn examples_in_the_help_work_and_name_their_sources() {
     let help = text(&machinist(&["generate", "--help"]).stdout);
     let example = help.lines().find_map(|line| line.strip_prefix("  machinist ")).unwrap();
     let output = machinist(&example.split(' ').collect::<Vec<_>>());
@@ -120,7 +120,7 @@ fn pools_get_what_they_select() {
     };
     let output = generate(&["infra", "-f", "examples/infra-pool.yaml"]);
     assert_exit(&output, 0);
-    // A custom pool has the mirrors of the workers.
+    // A custom pool gets the mirrors of the worker pool.
     assert!(text(&output.stdout).contains("99-worker-generated-registries"));
     assert!(!text(&output.stdout).contains("99-master-generated-registries"));
     let output = generate(&["nobody"]);
@@ -129,9 +129,9 @@ fn pools_get_what_they_select() {
 }
 
 #[test]
-fn bad_input_is_told_with_all_its_places() {
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("bad.yaml");
+fn invalid_input_is_reported_with_all_locations() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("bad.yaml");
     fs::write(
         &file,
         "apiVersion: machineconfiguration.openshift.io/v1\nkind: ContainerRuntimeConfig\n\
@@ -154,8 +154,8 @@ fn bad_input_is_told_with_all_its_places() {
 }
 
 #[test]
-fn explain_says_who_wins_where_a_person_and_a_generator_write_a_file() {
-    let folder = TempDir::new().unwrap();
+fn explain_names_the_winner_between_a_user_and_a_generator() {
+    let directory = TempDir::new().unwrap();
     let mine = |name: &str| {
         let manifest = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
@@ -164,7 +164,7 @@ fn explain_says_who_wins_where_a_person_and_a_generator_write_a_file() {
                 {"path": "/etc/containers/registries.conf", "contents": {"source": "data:,x"}},
             ]}}},
         });
-        let path = folder.path().join("mine.json");
+        let path = directory.path().join("mine.json");
         fs::write(&path, manifest.to_string()).unwrap();
         let path = path.to_str().unwrap().to_owned();
         let inputs = ["-f", "examples/chrony.yaml", "-f", "examples/mirrors.yaml", "-f", &path];

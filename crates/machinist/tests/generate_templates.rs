@@ -20,7 +20,7 @@ fn machinist(arguments: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn answer(arguments: &[&str], code: i32) -> (String, String) {
+fn run(arguments: &[&str], code: i32) -> (String, String) {
     let output = machinist(arguments);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let found = output.status.code();
@@ -36,8 +36,8 @@ fn names(json: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_example_makes_a_worker_and_its_kubelet() {
-    let (json, _) = answer(&["generate", "--pool", "worker", "-f", EXAMPLE, "-o", "json"], 0);
+fn the_example_generates_a_worker_and_its_kubelet() {
+    let (json, _) = run(&["generate", "--pool", "worker", "-f", EXAMPLE, "-o", "json"], 0);
     assert_eq!(
         names(&json),
         [
@@ -47,10 +47,10 @@ fn the_example_makes_a_worker_and_its_kubelet() {
             "99-worker-generated-kubelet"
         ]
     );
-    let folder = TempDir::new().unwrap();
-    let out = folder.path().to_str().unwrap();
-    answer(&["generate", "--pool", "worker", "-f", EXAMPLE, "-o", out], 0);
-    let file = |path: &str| fs::read_to_string(folder.path().join(path)).unwrap();
+    let directory = TempDir::new().unwrap();
+    let out = directory.path().to_str().unwrap();
+    run(&["generate", "--pool", "worker", "-f", EXAMPLE, "-o", out], 0);
+    let file = |path: &str| fs::read_to_string(directory.path().join(path)).unwrap();
     let made = "99-worker-generated-kubelet/files";
     let kubelet = file(&format!("{made}/etc/kubernetes/kubelet.conf"));
     assert!(
@@ -68,9 +68,9 @@ fn the_example_makes_a_worker_and_its_kubelet() {
 }
 
 #[test]
-fn a_machine_without_a_kubelet_says_so() {
+fn the_machine_profile_has_no_kubelet() {
     let arguments = ["generate", "--pool", "worker", "-f", EXAMPLE, "--profile", "machine"];
-    let (_, stderr) = answer(&arguments, 1);
+    let (_, stderr) = run(&arguments, 1);
     assert!(
         stderr.contains("KubeletConfig more-pods")
             && stderr.contains("no template of the role worker"),
@@ -79,24 +79,24 @@ fn a_machine_without_a_kubelet_says_so() {
 }
 
 #[test]
-fn a_folder_of_templates_is_read() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("worker/00-worker/_base/files");
+fn a_directory_of_templates_is_read() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("worker/00-worker/_base/files");
     fs::create_dir_all(&path).unwrap();
     let template = "mode: 0600\npath: /etc/dns\ncontents:\n  inline: |\n    {{.ClusterDNSIP}}\n";
     fs::write(path.join("dns.yaml"), template).unwrap();
-    let manifests = folder.path().join("config.json");
+    let manifests = directory.path().join("config.json");
     let config = json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
         "metadata": {"name": "machine-config-controller"},
         "spec": {"clusterDNSIP": "10.1.2.3", "infra": {"status": {"platformStatus": {"type": "None"}}}}});
     fs::write(&manifests, config.to_string()).unwrap();
-    let (templates, manifests) = (folder.path().to_str().unwrap(), manifests.to_str().unwrap());
+    let (templates, manifests) = (directory.path().to_str().unwrap(), manifests.to_str().unwrap());
     let arguments = ["generate", "--pool", "worker", "--templates", templates, "-f", manifests];
-    let (yaml, _) = answer(&arguments, 0);
+    let (yaml, _) = run(&arguments, 0);
     assert!(yaml.contains("data:,10.1.2.3%0A") && yaml.contains("mode: 384"), "{yaml}");
 
     fs::write(path.join("dns.yaml"), "{{if .ClusterDNSIP}}").unwrap();
-    let (stdout, stderr) = answer(&arguments, 1);
+    let (stdout, stderr) = run(&arguments, 1);
     assert_eq!(stdout, "");
     assert!(stderr.contains("worker/00-worker/_base/files/dns.yaml"), "{stderr}");
     assert!(stderr.contains("{{if}} has no {{end}}"), "{stderr}");
@@ -104,7 +104,7 @@ fn a_folder_of_templates_is_read() {
 
 #[test]
 fn each_mistake_names_object_field_and_remedy() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
     for (from, to, parts) in [
         (
@@ -138,11 +138,11 @@ fn each_mistake_names_object_field_and_remedy() {
             vec!["spec.machineConfigPoolSelector", "could not find any MachineConfigPool"],
         ),
     ] {
-        let file = folder.path().join("case.yaml");
+        let file = directory.path().join("case.yaml");
         assert!(example.contains(from), "{from}");
         fs::write(&file, example.replacen(from, to, 1)).unwrap();
         let file = file.to_str().unwrap();
-        let (_, stderr) = answer(&["generate", "--pool", "worker", "-f", file], 1);
+        let (_, stderr) = run(&["generate", "--pool", "worker", "-f", file], 1);
         for part in parts {
             assert!(stderr.contains(part), "{to}: {part} is not in {stderr}");
         }

@@ -33,9 +33,9 @@ impl UpProcess {
         let mut banner = String::new();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         while !banner.contains("Ctrl-C") {
-            assert!(lines.read_line(&mut banner).unwrap() > 0, "it ended: {banner}");
+            assert!(lines.read_line(&mut banner).unwrap() > 0, "machinist up exited: {banner}");
         }
-        // Keeps the pipe open for what it says at its end.
+        // Keeps the pipe open for the last output.
         std::thread::spawn(move || lines.lines().count());
         Self { child, banner }
     }
@@ -45,7 +45,7 @@ impl UpProcess {
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         let start = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
-            assert!(start.elapsed() < Duration::from_secs(20), "it does not stop");
+            assert!(start.elapsed() < Duration::from_secs(20), "machinist up does not stop");
             std::thread::sleep(Duration::from_millis(20));
         }
         assert!(self.child.wait().unwrap().success());
@@ -71,9 +71,9 @@ fn machinist(arguments: &[&str]) -> Output {
 }
 
 #[tokio::test]
-async fn a_second_start_finds_everything_as_it_was() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
+async fn a_second_start_continues_with_the_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
     let up = UpProcess::start(&data, &[]);
     assert!(up.banner.contains("created"), "{}", up.banner);
     let mode = |name: &str| fs::metadata(data.join(name)).unwrap().permissions().mode() & 0o777;
@@ -103,8 +103,8 @@ async fn a_second_start_finds_everything_as_it_was() {
 
 #[tokio::test]
 async fn a_backup_can_be_restored() {
-    let folder = tempfile::tempdir().unwrap();
-    let (data, file) = (folder.path().join("data"), folder.path().join("hub.backup"));
+    let directory = tempfile::tempdir().unwrap();
+    let (data, file) = (directory.path().join("data"), directory.path().join("hub.backup"));
     let up = UpProcess::start(&data, &[]);
     let pause = Patch::Merge(json!({"spec": {"paused": true}}));
     pools(&data).await.patch("master", &PatchParams::default(), &pause).await.unwrap();
@@ -114,7 +114,7 @@ async fn a_backup_can_be_restored() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     up.stop();
 
-    let other = folder.path().join("other");
+    let other = directory.path().join("other");
     let other_text = other.to_str().unwrap();
     let output = machinist(&["hub", "restore", "--data-dir", other_text, file_text]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -128,9 +128,9 @@ async fn a_backup_can_be_restored() {
 }
 
 #[test]
-fn two_cannot_share_a_directory() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
+fn two_hubs_cannot_share_a_data_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
     let up = UpProcess::start(&data, &[]);
     let output =
         machinist(&["up", "--api-listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
@@ -139,16 +139,16 @@ fn two_cannot_share_a_directory() {
     up.stop();
 }
 
-/// Whoever may read a config can read the token that machines join with: it is not for everybody.
+/// Anyone who can read a config can read the join token in it, so configs must not be public then.
 #[test]
-fn the_token_that_machines_join_with_is_not_given_away() {
-    let folder = tempfile::tempdir().unwrap();
+fn the_join_token_is_never_served_to_everyone() {
+    let directory = tempfile::tempdir().unwrap();
     let mut up = Command::new(env!("CARGO_BIN_EXE_machinist"));
     up.args(["up", "--api-listen", "127.0.0.1:0", "--server-listen", "127.0.0.1:0", "--data-dir"]);
-    up.arg(folder.path().join("data")).args(["--server-anonymous", "--server-join-token-file"]);
-    let output = up.arg(folder.path().join("token")).output().unwrap();
+    up.arg(directory.path().join("data")).args(["--server-anonymous", "--server-join-token-file"]);
+    let output = up.arg(directory.path().join("token")).output().unwrap();
     assert!(!output.status.success(), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("add --server-sealed-url"), "{said}");
-    assert!(!folder.path().join("data").exists());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("add --server-sealed-url"), "{stderr}");
+    assert!(!directory.path().join("data").exists());
 }

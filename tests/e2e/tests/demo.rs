@@ -117,7 +117,7 @@ fn interrupt_demo(kind: &str, when: &str) {
 
 #[test]
 fn the_directory_demo_shows_a_rollout_and_a_rollback() {
-    run_demo("folders", &["\"/etc/skel\" is a directory"]);
+    run_demo("directories", &["\"/etc/skel\" is a directory"]);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn the_demo_with_machines_shows_reboots_and_a_health_gate() {
 
 #[test]
 fn a_demo_that_is_interrupted_leaves_nothing() {
-    interrupt_demo("folders", "rollout status worker --watch");
+    interrupt_demo("directories", "rollout status worker --watch");
     interrupt_demo("machines", "1 working");
 }
 

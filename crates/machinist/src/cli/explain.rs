@@ -140,7 +140,7 @@ fn describe(contribution: &Contribution, later: &[Contribution]) -> String {
         parts.push(format!("made it a {kind}, which a later MachineConfig replaced"));
     }
     if !contribution.holds.is_empty() {
-        parts.push(format!("sets {}", contribution.holds.join(", ")));
+        parts.push(format!("decides {}", contribution.holds.join(", ")));
     }
     for field in contribution.overridden.iter().filter(|_| contribution.displaced.is_none()) {
         let by =

@@ -64,7 +64,7 @@ pub struct ListenOptions {
     pub secure: Option<ListenAddress>,
     /// The address without TLS.
     pub insecure: Option<ListenAddress>,
-    /// Where figures are served, if anywhere.
+    /// Where metrics are served, if at all.
     pub metrics_listen: Option<ListenAddress>,
     /// The metrics, which the caller may also serve elsewhere.
     pub metrics_registry: ServerMetrics,

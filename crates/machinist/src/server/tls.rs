@@ -66,7 +66,7 @@ impl ResolvesServerCert for ConfigServerCertificate {
 fn certified_key(pair: &PemPair) -> Result<Arc<CertifiedKey>> {
     let chain = CertificateDer::pem_slice_iter(&pair.certificate).collect::<Result<Vec<_>, _>>();
     let chain = chain.context("the certificate is not PEM")?;
-    // What the library says of a key might quote it.
+    // The error of the library might contain the key.
     let key = PrivateKeyDer::from_pem_slice(&pair.key).ok().context("the key is not a PEM key")?;
     let provider = rustls::crypto::ring::default_provider();
     CertifiedKey::from_der(chain, key, &provider).map(Arc::new).context("certificate and key")

@@ -1,14 +1,14 @@
-//! Alerts and dashboard speak of metrics that there are, and lead to a page that tells what to do.
+//! Alerts and dashboard use existing metrics, and alerts link to a runbook.
 
 use crate::markdown::anchors;
 use crate::metrics::documented;
 use crate::read;
 use serde_json::Value;
 
-/// Words of the query language that are not followed by a bracket.
+/// Keywords of PromQL that are not followed by a bracket.
 const WORDS: [&str; 8] = ["and", "or", "unless", "bool", "offset", "inf", "nan", "default"];
 
-/// The metrics that an expression speaks of.
+/// The metrics in an expression.
 fn metrics_of(expression: &str) -> Vec<String> {
     let mut plain = String::new();
     let (mut depth, mut quote) = (0_u32, false);
@@ -21,7 +21,7 @@ fn metrics_of(expression: &str) -> Vec<String> {
             _ => {}
         }
     }
-    // Labels that something is grouped by.
+    // Labels of a grouping.
     for word in ["by", "without", "on", "ignoring", "group_left", "group_right"] {
         for between in [" (", "("] {
             while let Some(start) = plain.find(&format!(" {word}{between}")) {
@@ -38,7 +38,7 @@ fn metrics_of(expression: &str) -> Vec<String> {
         let (word, after) = (&rest[start..end], rest[end..].trim_start());
         let is_number = word.starts_with(|c: char| c.is_ascii_digit());
         if !is_number && !after.starts_with('(') && !WORDS.contains(&word) {
-            // A histogram is served as three.
+            // A histogram is served as three metrics.
             let name = ["_bucket", "_sum"].iter().find_map(|part| word.strip_suffix(part));
             found.push(name.unwrap_or(word).to_owned());
         }
@@ -73,7 +73,7 @@ fn panels() -> Vec<String> {
 }
 
 #[test]
-fn alerts_and_dashboard_use_metrics_that_there_are() {
+fn alerts_and_dashboard_use_existing_metrics() {
     let (documented, alerts) = (documented(), alerts());
     let mut expressions: Vec<String> =
         alerts.iter().map(|alert| alert["expr"].as_str().unwrap().to_owned()).collect();
@@ -83,7 +83,10 @@ fn alerts_and_dashboard_use_metrics_that_there_are() {
         let used = metrics_of(expression);
         assert!(!used.is_empty(), "{expression}: no metric");
         for name in used {
-            assert!(documented.contains_key(&name), "{name} in {expression} is no metric of ours");
+            assert!(
+                documented.contains_key(&name),
+                "{name} in {expression} is not a metric of Machinist"
+            );
         }
     }
     let all: Vec<String> = panels().iter().flat_map(|panel| metrics_of(panel)).collect();
@@ -93,7 +96,7 @@ fn alerts_and_dashboard_use_metrics_that_there_are() {
 }
 
 #[test]
-fn every_alert_says_what_to_do_and_is_tested() {
+fn every_alert_has_a_runbook_and_a_test() {
     let tests = yaml("monitoring/alerts.test.yaml");
     let cases: Vec<&Value> =
         list(&tests["tests"]).iter().flat_map(|test| list(&test["alert_rule_test"])).collect();

@@ -1,4 +1,4 @@
-//! The table of events is what the code reports.
+//! The table of events lists exactly the events in the code.
 
 use crate::markdown::rows;
 use crate::source::production;
@@ -43,7 +43,7 @@ fn reason(rest: &str) -> Option<String> {
 }
 
 #[test]
-fn the_table_of_events_is_what_the_code_reports() {
+fn the_table_of_events_is_up_to_date() {
     let documented = documented();
     let (mut reported, mut all) = (BTreeSet::new(), String::new());
     for file in files("crates", &[".rs"]).iter().filter(|file| {

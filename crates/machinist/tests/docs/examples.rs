@@ -1,4 +1,4 @@
-//! Every example is valid, makes something, and is explained somewhere.
+//! Every example is valid, has an effect, and is explained in a page.
 
 use crate::{files, read, root};
 use std::process::{Command, Output};
@@ -16,7 +16,7 @@ fn succeeds(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Manifests for people to take; what is below `rollout` was collected from a cluster.
+/// Example manifests. Those in `rollout` were collected from a cluster.
 fn manifests() -> Vec<String> {
     let all = files("examples", &[".yaml"]).into_iter();
     all.filter(|file| !file.starts_with("examples/rollout/")).collect()
@@ -30,9 +30,9 @@ fn every_example_is_valid() {
     }
 }
 
-/// What each example makes of a pool: words of the rendered or generated config.
+/// What each example adds to a pool: text of the rendered or generated config.
 #[test]
-fn every_how_to_makes_what_it_says() {
+fn every_how_to_has_its_effect() {
     let cases = [
         ("chrony.yaml", "worker", "/etc/chrony.conf"),
         ("how-to/hugepages.yaml", "worker", "hugepagesz=1G"),
@@ -64,9 +64,9 @@ fn every_example_is_explained_somewhere() {
     pages += &read("README.md");
     pages += &read("scripts/demo");
     pages += &read("scripts/demo-machines.sh");
-    // The script puts these two together itself.
-    pages += "examples/demo/machines.yaml examples/demo/folders.yaml";
+    // scripts/demo composes these two names.
+    pages += "examples/demo/machines.yaml examples/demo/directories.yaml";
     for file in files("examples", &[".yaml", ".ign"]) {
-        assert!(pages.contains(&file), "{file}: no page speaks of it");
+        assert!(pages.contains(&file), "{file}: no page mentions it");
     }
 }

@@ -1,4 +1,4 @@
-//! `docs/reference/fields.md`, made of the CRDs.
+//! `docs/reference/fields.md`, generated from the CRDs.
 
 use crate::assert_up_to_date;
 use machinist_core::api::crds::crds;
@@ -27,7 +27,7 @@ fn rows(schema: &Value, path: &str, page: &mut String) {
     }
 }
 
-/// The type of a field in words, the schema of what it holds, and how that is written.
+/// The type of a field, the schema of its items, and the suffix of their path.
 fn kind(field: &Value) -> (String, &Value, &'static str) {
     let plain = |schema: &Value| match schema["type"].as_str() {
         _ if schema["x-kubernetes-int-or-string"] == true => "number or text".to_owned(),
@@ -64,7 +64,7 @@ fn about(field: &Value) -> String {
         let _ = write!(about, " Default `{}`.", text(default));
     }
     let about = about.split_whitespace().collect::<Vec<_>>().join(" ");
-    // What the source links to or marks as code is neither here, and an angle bracket is no tag.
+    // Rustdoc links and code marks are removed, and angle brackets are escaped.
     about.replace('|', "\\|").replace('<', "&lt;").replace("[`", "`").replace("`]", "`")
 }
 
@@ -94,6 +94,6 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_of_fields_is_what_the_crds_say() {
+fn fields_page_is_up_to_date() {
     assert_up_to_date("docs/reference/fields.md", &page());
 }

@@ -1,10 +1,10 @@
-//! Every link leads somewhere, and every page is in the book.
+//! Every link resolves, and every page is in the book.
 
 use crate::markdown::{anchors, links};
 use crate::{files, read, root};
 use std::path::{Component, Path, PathBuf};
 
-/// The pages that people read: those of the book, and those that the root shows first.
+/// The pages of the book, and those in the root directory.
 fn pages() -> Vec<String> {
     let mut pages = files("docs", &[".md"]);
     pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned));
@@ -23,7 +23,7 @@ fn plain(path: &Path) -> PathBuf {
     })
 }
 
-/// What is wrong with one link of a page, if anything is.
+/// The problem with a link of a page, if any.
 fn problem(page: &str, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -45,7 +45,7 @@ fn problem(page: &str, target: &str) -> Option<String> {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_resolves() {
     let mut wrong = Vec::new();
     for page in pages() {
         for link in links(&read(&page)) {

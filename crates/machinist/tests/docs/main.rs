@@ -1,6 +1,6 @@
-//! The documentation is true: links lead somewhere, tables are what the code says, examples work.
+//! Checks the documentation: links resolve, tables match the code, examples work.
 //!
-//! Pages that are generated are written anew with `make reference` (`MACHINIST_UPDATE=1`).
+//! `make reference` (`MACHINIST_UPDATE=1`) writes the generated pages.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
 
 mod alerts;
@@ -26,15 +26,15 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// All files below a folder of the project with one of these endings, as paths from the root.
-fn files(folder: &str, endings: &[&str]) -> Vec<String> {
+/// All files in a directory of the project with one of these endings, relative to the root.
+fn files(directory: &str, endings: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
-    let mut folders = vec![root().join(folder)];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
+    let mut directories = vec![root().join(directory)];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if endings.iter().any(|ending| path.to_string_lossy().ends_with(ending)) {
                 found.push(path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned());
             }

@@ -1,4 +1,4 @@
-//! As much of Markdown as the checks need: headings, links, tables and blocks of code.
+//! The subset of Markdown that the checks need: headings, links, tables and code blocks.
 
 /// A link: the line that it is on, and where it leads.
 pub(crate) struct MarkdownLink {
@@ -31,7 +31,7 @@ pub(crate) fn links(text: &str) -> Vec<MarkdownLink> {
     found
 }
 
-/// The anchors of a page, as mdBook and the forges make them out of its headings.
+/// The anchors of a page, as mdBook and GitHub derive them from headings.
 pub(crate) fn anchors(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for (_, line) in prose(text) {
@@ -58,7 +58,7 @@ pub(crate) fn rows(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn anchors_are_those_of_the_forges() {
+fn anchors_match_those_of_github() {
     let text = "# A `Name`: what, and why\n## Twice\n## Twice\n```\n# code\n```\n";
     assert_eq!(anchors(text), ["a-name-what-and-why", "twice", "twice-1"]);
 }

@@ -1,4 +1,4 @@
-//! The table of metrics is what the code registers.
+//! The table of metrics lists exactly the metrics in the code.
 
 use crate::markdown::rows;
 use crate::source::{production, quoted_after};
@@ -32,11 +32,11 @@ fn registered() -> Vec<String> {
 }
 
 #[test]
-fn the_table_of_metrics_is_what_the_code_registers() {
+fn the_table_of_metrics_is_up_to_date() {
     let mut documented: Vec<String> = documented()
         .into_iter()
         .map(|(name, kind)| match kind.as_str() {
-            // Whoever counts gets this ending when it is served.
+            // Counters are served with this suffix.
             "counter" => name.strip_suffix("_total").unwrap_or("a counter ends with _total").into(),
             "gauge" | "histogram" => name,
             other => panic!("{name}: {other}: neither counter nor gauge nor histogram"),

@@ -1,4 +1,4 @@
-//! `docs/reference/names.md`, made of the names in `core::api::names`.
+//! `docs/reference/names.md`, generated from `core::api::names`.
 
 use crate::source::{Constant, constants};
 use crate::{assert_up_to_date, read};
@@ -9,7 +9,7 @@ const HEAD: &str = "# Names: annotations, labels, conditions, states, places\n\n
     OpenShift's Machine Config Operator, and mean the same. How the annotations for rollouts work together is in \
     [rollout.md](../rollout.md).\n";
 
-/// The files, and how their part of the page begins.
+/// The files, and the start of their sections.
 const PARTS: [(&str, &str, &str); 5] = [
     ("annotation", "Annotations", "annotation"),
     ("label", "Labels", "label"),
@@ -18,7 +18,7 @@ const PARTS: [(&str, &str, &str); 5] = [
     ("path", "Places on a machine", "path"),
 ];
 
-/// A comment as it can stand in a table: without links that only the source has.
+/// A comment for a table cell, without rustdoc links.
 fn words(comment: &str, all: &[Constant]) -> String {
     let mut text = String::new();
     let mut rest = comment;
@@ -57,6 +57,6 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_of_names_is_what_the_code_says() {
+fn names_page_is_up_to_date() {
     assert_up_to_date("docs/reference/names.md", &page());
 }

@@ -1,9 +1,9 @@
-//! What the source says about itself: text between quotes, and the comment above a constant.
+//! Reads source code: quoted text, and the comments of constants.
 
 /// A constant with text in it.
 pub(crate) struct Constant {
     pub(crate) name: String,
-    /// The comment line or the module that it stands below.
+    /// The comment line or the module above it.
     pub(crate) section: String,
     pub(crate) value: String,
     /// The comment above it, as one line.
@@ -38,16 +38,16 @@ pub(crate) fn constants(text: &str) -> Vec<Constant> {
     found
 }
 
-/// What follows a word as the first text between quotes, wherever the word is.
+/// The first quoted text after each occurrence of a word.
 pub(crate) fn quoted_after<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(word).skip(1).filter_map(|rest| {
         let (before, rest) = rest.split_once('"')?;
-        // Anything but white space in between is another argument.
+        // Anything but white space in between belongs to another argument.
         before.trim().is_empty().then(|| rest.split('"').next())?
     })
 }
 
-/// Production code: whatever stands before the tests of a file.
+/// The code before the tests of a file.
 pub(crate) fn production(text: &str) -> &str {
     text.split("#[cfg(test)]").next().unwrap_or(text)
 }

@@ -1,9 +1,9 @@
-//! Whatever can degrade a machine or a pool is in `docs/troubleshooting.md`, in its own words.
+//! Every message that degrades a machine or a pool has an entry in `docs/troubleshooting.md`.
 
 use crate::source::{constants, production, quoted_after};
 use crate::{files, read};
 
-/// Where the reasons are that machines and pools give.
+/// The files with the messages of machines and pools.
 const REASONS: [&str; 9] = [
     "crates/core/src/reconcile_check.rs",
     "crates/core/src/apply/error.rs",
@@ -16,12 +16,12 @@ const REASONS: [&str; 9] = [
     "crates/core/src/render/reconcile.rs",
 ];
 
-/// The page, without what Markdown needs in a table.
+/// The page without the escapes of Markdown tables.
 fn page() -> String {
     read("docs/troubleshooting.md").replace("\\|", "|")
 }
 
-/// The longest piece of a message that is the same every time.
+/// The longest constant part of a message.
 fn fixed(message: &str) -> String {
     let mut pieces = Vec::new();
     let mut rest = message;
@@ -39,7 +39,7 @@ fn messages(text: &str) -> Vec<String> {
     let attributes = production(text).split("#[error(").skip(1);
     let messages = attributes.filter_map(|rest| {
         let rest = rest.trim_start().strip_prefix('"')?;
-        // Up to a quote that is not part of the text.
+        // Up to the first quote that is not escaped.
         let mut end = 0;
         for (index, c) in rest.char_indices() {
             if c == '"' && !rest[..index].ends_with('\\') {

@@ -1,4 +1,4 @@
-//! What the real daemon left on disk, and what we leave.
+//! Compares the disk after `machinist once` with what MCO's daemon left.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -18,7 +18,7 @@ fn cases() -> Vec<Value> {
         .collect()
 }
 
-/// One path in the form of the cases.
+/// A path in the format of the recorded cases.
 fn found(site: &OnceFixture, path: &str) -> Value {
     let place = site.path(path);
     let Ok(meta) = place.symlink_metadata() else { return Value::Null };
@@ -35,18 +35,18 @@ fn password(site: &OnceFixture) -> String {
     line.split(':').nth(1).unwrap().to_owned()
 }
 
-/// The links below `*.wants` and `*.requires` to units of the config.
+/// The links in `*.wants` and `*.requires` to units of the config.
 fn wants(site: &OnceFixture, units: &[String]) -> Vec<String> {
     let mut links = Vec::new();
-    for folder in fs::read_dir(site.path("etc/systemd/system")).unwrap() {
-        let folder = folder.unwrap().file_name().into_string().unwrap();
-        if !folder.ends_with(".wants") && !folder.ends_with(".requires") {
+    for directory in fs::read_dir(site.path("etc/systemd/system")).unwrap() {
+        let directory = directory.unwrap().file_name().into_string().unwrap();
+        if !directory.ends_with(".wants") && !directory.ends_with(".requires") {
             continue;
         }
-        for link in fs::read_dir(site.path("etc/systemd/system").join(&folder)).unwrap() {
+        for link in fs::read_dir(site.path("etc/systemd/system").join(&directory)).unwrap() {
             let link = link.unwrap().file_name().into_string().unwrap();
             if units.contains(&link) {
-                links.push(format!("{folder}/{link}"));
+                links.push(format!("{directory}/{link}"));
             }
         }
     }
@@ -54,7 +54,7 @@ fn wants(site: &OnceFixture, units: &[String]) -> Vec<String> {
     links
 }
 
-/// What systemd itself says about a unit of the root; it prints nothing for one that is not there.
+/// The state of a unit that systemctl reports; it prints nothing for a missing unit.
 fn is_enabled(site: &OnceFixture, unit: &str) -> Option<String> {
     let root = format!("--root={}", site.root().display());
     let output = Command::new("systemctl").args([&root, "is-enabled", unit]).output().ok()?;
@@ -62,7 +62,7 @@ fn is_enabled(site: &OnceFixture, unit: &str) -> Option<String> {
 }
 
 #[test]
-fn a_root_ends_as_the_real_daemon_left_it() {
+fn the_root_matches_what_mco_left() {
     let cases = cases();
     assert_eq!(cases.len(), 12);
     for case in cases {

@@ -1,4 +1,4 @@
-//! Whatever kills the process, the root ends as one of the two configs has it, and the report says
+//! After a crash at any point, the root directory has either the old or the new config, and the report names
 //! which.
 
 use std::process::Command;
@@ -11,7 +11,7 @@ use super::fixture::{OnceFixture, TreeSnapshot, difference, everything, files};
 /// Names the point at which the process dies.
 const FAULT: &str = "MACHINIST_FAULT_POINT";
 
-/// A site with the old config, and both configs' trees.
+/// The snapshots of the old and the new config.
 struct CrashStates {
     before: TreeSnapshot,
     after: TreeSnapshot,
@@ -26,7 +26,7 @@ fn ends(old: Option<&Value>, new: &Value) -> CrashStates {
 }
 
 impl CrashStates {
-    /// Recovers, and checks that the root is as one of the two, and as the report says.
+    /// Recovers, and checks that the root matches one of the two snapshots, and the report.
     #[track_caller]
     fn check(&self, site: &OnceFixture, what: &str) {
         let report = site.recover();
@@ -34,7 +34,7 @@ impl CrashStates {
         let (end, tree) = match report["recovered"]["outcome"].as_str() {
             Some("undone") => ("old", &self.before),
             Some("finished") => ("new", &self.after),
-            // It died before it began or after it had ended.
+            // It died before the change began or after it had ended.
             _ if found == self.before => ("old", &self.before),
             _ => ("new", &self.after),
         };
@@ -45,7 +45,7 @@ impl CrashStates {
 }
 
 #[test]
-fn at_every_point_a_crash_leaves_the_old_or_the_new() {
+fn a_crash_at_any_point_leaves_the_old_or_the_new_config() {
     let [old, new] = everything();
     for old in [None, Some(&old)] {
         let ends = ends(old, &new);
@@ -59,7 +59,7 @@ fn at_every_point_a_crash_leaves_the_old_or_the_new() {
             }
             assert_eq!(output.status.code(), None, "{}", String::from_utf8_lossy(&output.stderr));
             ends.check(&site, &format!("point {point}"));
-            // From there, the new config is reached as if nothing had been.
+            // From there, the new config can be applied.
             site.apply(&new);
             assert_eq!(difference(&ends.after, &site.snapshot()), Vec::<String>::new());
             point += 1;
@@ -70,7 +70,7 @@ fn at_every_point_a_crash_leaves_the_old_or_the_new() {
 }
 
 #[test]
-fn a_crash_while_undoing_is_undone_too() {
+fn a_crash_during_recovery_is_recovered() {
     let [old, new] = everything();
     let ends = ends(Some(&old), &new);
     for first in [20, 60] {
@@ -90,7 +90,7 @@ fn a_crash_while_undoing_is_undone_too() {
 }
 
 #[test]
-fn what_was_recovered_is_said_even_when_the_next_change_fails() {
+fn a_recovery_is_reported_even_if_the_next_change_fails() {
     let [old, new] = everything();
     let site = OnceFixture::new();
     site.apply(&old);
@@ -103,7 +103,7 @@ fn what_was_recovered_is_said_even_when_the_next_change_fails() {
 }
 
 #[test]
-fn a_journal_of_another_version_is_left_alone() {
+fn a_journal_of_another_version_is_not_touched() {
     let site = OnceFixture::new();
     site.write("etc/.machinist-journal", r#"{"version": 99}"#, 0o600);
     let before = site.snapshot();
@@ -113,9 +113,9 @@ fn a_journal_of_another_version_is_left_alone() {
     assert_eq!(site.snapshot(), before);
 }
 
-/// `MACHINIST_KILLS` says how often; a few by default.
+/// `MACHINIST_KILLS` sets the number of runs; the default is small.
 #[test]
-fn killed_at_any_time_the_root_is_the_old_or_the_new() {
+fn a_kill_at_any_time_leaves_the_old_or_the_new_config() {
     let [old, new] = everything();
     let ends = ends(Some(&old), &new);
     let kills =

@@ -1,4 +1,4 @@
-//! A root to work on, and everything about it as a value.
+//! A root directory for tests, and snapshots of it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,35 +10,35 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-/// A folder with a small system in it.
+/// A root directory with a small system.
 pub(crate) struct OnceFixture {
     dir: TempDir,
     configs: TempDir,
 }
 
-/// Path to everything about it.
+/// The properties of every path.
 pub(crate) type TreeSnapshot = BTreeMap<String, String>;
 
 impl OnceFixture {
-    /// A system as the recorded cases had it: user core, the last preset disables everything.
+    /// The system of the recorded cases: user core, and a preset that disables everything.
     pub(crate) fn new() -> Self {
-        // In memory where there is such a place: a process that dies loses nothing there either.
+        // In memory if possible: the death of a process loses nothing there either.
         let memory = Path::new("/dev/shm");
-        let folder = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
-        Self::fill(folder.unwrap())
+        let directory = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
+        Self::fill(directory.unwrap())
     }
 
-    /// The same on a disk.
+    /// The same system on a disk.
     pub(crate) fn on_disk() -> Self {
         Self::fill(TempDir::new().unwrap())
     }
 
-    fn fill(folder: TempDir) -> Self {
-        let site = Self { dir: folder, configs: TempDir::new().unwrap() };
-        for folder in
+    fn fill(directory: TempDir) -> Self {
+        let site = Self { dir: directory, configs: TempDir::new().unwrap() };
+        for directory in
             ["etc/systemd/system", "usr/lib/systemd/system", "home/core", "root", "var/lib"]
         {
-            fs::create_dir_all(site.path(folder)).unwrap();
+            fs::create_dir_all(site.path(directory)).unwrap();
         }
         symlink("usr/lib", site.path("lib")).unwrap();
         site.write(
@@ -96,7 +96,7 @@ impl OnceFixture {
         self.command(config).output().unwrap()
     }
 
-    /// Applies a config that must be taken, and gives the report.
+    /// Applies a config that must be accepted; returns the report.
     #[track_caller]
     pub(crate) fn apply(&self, config: &Value) -> Value {
         let output = self.once(config);
@@ -105,7 +105,7 @@ impl OnceFixture {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Puts right what was interrupted.
+    /// Recovers from an interruption.
     #[track_caller]
     pub(crate) fn recover(&self) -> Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
@@ -115,7 +115,7 @@ impl OnceFixture {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Everything in the root.
+    /// A snapshot of the root directory.
     pub(crate) fn snapshot(&self) -> TreeSnapshot {
         let mut found = TreeSnapshot::new();
         add(&mut found, self.root(), "");
@@ -123,17 +123,17 @@ impl OnceFixture {
     }
 }
 
-fn add(found: &mut TreeSnapshot, root: &Path, folder: &str) {
-    for entry in fs::read_dir(root.join(folder.trim_start_matches('/'))).unwrap() {
+fn add(found: &mut TreeSnapshot, root: &Path, directory: &str) {
+    for entry in fs::read_dir(root.join(directory.trim_start_matches('/'))).unwrap() {
         let entry = entry.unwrap();
-        let path = format!("{folder}/{}", entry.file_name().display());
+        let path = format!("{directory}/{}", entry.file_name().display());
         let meta = entry.path().symlink_metadata().unwrap();
         let what = if meta.is_symlink() {
             format!("link {}", fs::read_link(entry.path()).unwrap().display())
         } else if meta.is_file() {
             sha256(&fs::read(entry.path()).unwrap())
         } else {
-            "folder or special".to_owned()
+            "directory or special".to_owned()
         };
         let (mode, uid, gid) = (meta.mode(), meta.uid(), meta.gid());
         found.insert(path.clone(), format!("{mode:o} {uid}:{gid} {what}"));
@@ -147,7 +147,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
     machinist_core::hex::hex(&Sha256::digest(bytes))
 }
 
-/// What two snapshots differ in.
+/// The differences of two snapshots.
 pub(crate) fn difference(a: &TreeSnapshot, b: &TreeSnapshot) -> Vec<String> {
     let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
     keys.into_iter()
@@ -168,12 +168,12 @@ pub(crate) fn config(name: &str, storage: &Value, systemd: &Value, passwd: &Valu
     })
 }
 
-/// A config with these files alone.
+/// A config with only these files.
 pub(crate) fn files(name: &str, files: &Value) -> Value {
     config(name, &json!({"files": files}), &json!({}), &json!({}))
 }
 
-/// A config with these units alone.
+/// A config with only these units.
 pub(crate) fn units(name: &str, units: &Value) -> Value {
     config(name, &json!({}), &json!({"units": units}), &json!({}))
 }
@@ -185,7 +185,7 @@ pub(crate) fn nothing() -> Value {
 
 const INSTALL: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
 
-/// Two configs that together touch everything.
+/// Two configs that together use every feature.
 pub(crate) fn everything() -> [Value; 2] {
     let old = config(
         "everything-old",

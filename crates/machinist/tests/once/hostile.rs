@@ -1,4 +1,4 @@
-//! Configs and trees that mean harm: refused or applied beneath the root, never outside.
+//! Hostile configs and trees are refused or applied below the root directory, never outside.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,9 +13,9 @@ fn file(path: &str) -> Value {
     files("hostile", &json!([{"path": path, "contents": {"source": "data:,x"}}]))
 }
 
-/// The change is turned down, with a reason that names the place, and nothing is written.
+/// The change is refused with a reason that names the path, and nothing is written.
 #[track_caller]
-fn assert_turned_down(site: &OnceFixture, config: &Value, reason: &str) {
+fn assert_refused(site: &OnceFixture, config: &Value, reason: &str) {
     let before = site.snapshot();
     let output = site.once(config);
     assert!(matches!(output.status.code(), Some(1 | 3)), "{output:?}");
@@ -26,35 +26,35 @@ fn assert_turned_down(site: &OnceFixture, config: &Value, reason: &str) {
 }
 
 #[test]
-fn paths_that_climb_or_are_the_daemons_are_turned_down() {
+fn paths_that_leave_the_root_or_belong_to_the_daemon_are_refused() {
     for (path, reason) in [
         ("/etc/../../x", "storage.files.0.path"),
         ("/etc/..", "storage.files.0.path"),
         ("/../x", "storage.files.0.path"),
         ("etc/x", "storage.files.0.path"),
         ("/etc/x/", "storage.files.0.path"),
-        ("/", "folder"),
+        ("/", "names a "),
         ("/etc/machine-config-daemon/currentconfig", "the daemon itself"),
         ("/etc/machine-config-daemon/orig/etc/x", "the daemon itself"),
         ("/etc/.machinist-journal", "the daemon itself"),
         ("/etc/machine-config-daemon/machinist-failed.json", "the daemon itself"),
     ] {
-        assert_turned_down(&OnceFixture::new(), &file(path), reason);
+        assert_refused(&OnceFixture::new(), &file(path), reason);
     }
 }
 
 #[test]
-fn names_of_units_that_climb_are_turned_down() {
+fn unit_names_with_slashes_are_refused() {
     for name in ["../../x.service", "a/b.service"] {
         let unit = json!([{"name": name, "contents": "[Service]\nType=oneshot\n"}]);
-        assert_turned_down(&OnceFixture::new(), &units("hostile", &unit), "slashes");
+        assert_refused(&OnceFixture::new(), &units("hostile", &unit), "slashes");
     }
     let unit = json!([{"name": "a.service", "dropins": [{"name": "../../../x.conf", "contents": "[Unit]\nA=b"}]}]);
-    assert_turned_down(&OnceFixture::new(), &units("hostile", &unit), "slashes");
+    assert_refused(&OnceFixture::new(), &units("hostile", &unit), "slashes");
 }
 
 #[test]
-fn a_link_out_of_the_root_stays_beneath_it() {
+fn a_symlink_out_of_the_root_stays_inside() {
     let (site, outside) = (OnceFixture::new(), TempDir::new().unwrap());
     symlink(outside.path(), site.path("etc/out")).unwrap();
     symlink(format!("../../../../../../..{}", outside.path().display()), site.path("etc/up"))
@@ -70,7 +70,7 @@ fn a_link_out_of_the_root_stays_beneath_it() {
 }
 
 #[test]
-fn a_link_at_the_place_is_replaced_not_followed() {
+fn a_symlink_at_the_target_is_replaced_not_followed() {
     let (site, outside) = (OnceFixture::new(), TempDir::new().unwrap());
     let target = outside.path().join("target");
     fs::write(&target, "untouched").unwrap();
@@ -81,28 +81,28 @@ fn a_link_at_the_place_is_replaced_not_followed() {
 }
 
 #[test]
-fn links_of_a_user_are_not_followed() {
+fn symlinks_of_a_user_are_not_followed() {
     let site = OnceFixture::new();
     symlink("/etc", site.path("home/core/.ssh")).unwrap();
     std::os::unix::fs::lchown(site.path("home/core/.ssh"), Some(1000), Some(1000)).unwrap();
     let users = json!({"users": [{"name": "core", "sshAuthorizedKeys": ["ssh-ed25519 A"]}]});
     let keys = config("keys", &json!({}), &json!({}), &users);
-    assert_turned_down(&site, &keys, "/home/core/.ssh");
-    assert_turned_down(&site, &file("/home/core/.ssh/x"), "belongs to user 1000");
+    assert_refused(&site, &keys, "/home/core/.ssh");
+    assert_refused(&site, &file("/home/core/.ssh/x"), "belongs to user 1000");
 }
 
 #[test]
-fn links_in_a_circle_are_turned_down() {
+fn symlink_cycles_are_refused() {
     let site = OnceFixture::new();
     symlink("b", site.path("etc/a")).unwrap();
     symlink("a", site.path("etc/b")).unwrap();
-    assert_turned_down(&site, &file("/etc/a/x"), "too many links");
+    assert_refused(&site, &file("/etc/a/x"), "too many links");
 }
 
 #[test]
-fn what_is_in_the_way_is_named() {
+fn the_error_names_what_is_in_the_way() {
     let site = OnceFixture::new();
-    fs::create_dir(site.path("etc/folder")).unwrap();
+    fs::create_dir(site.path("etc/sub")).unwrap();
     assert!(
         Command::new("mknod")
             .arg(site.path("etc/device"))
@@ -112,17 +112,17 @@ fn what_is_in_the_way_is_named() {
             .success()
     );
     assert!(Command::new("mkfifo").arg(site.path("etc/pipe")).status().unwrap().success());
-    assert_turned_down(&site, &file("/etc/folder"), "a directory");
-    assert_turned_down(&site, &file("/etc/device"), "a device");
-    assert_turned_down(&site, &file("/etc/pipe"), "a device, socket or pipe");
-    assert_turned_down(&site, &file("/etc/motd/x"), "not a directory");
-    assert_turned_down(&site, &file("/etc/device/x"), "not a directory");
+    assert_refused(&site, &file("/etc/sub"), "\"/etc/sub\" is a ");
+    assert_refused(&site, &file("/etc/device"), "a device");
+    assert_refused(&site, &file("/etc/pipe"), "a device, socket or pipe");
+    assert_refused(&site, &file("/etc/motd/x"), "not a directory");
+    assert_refused(&site, &file("/etc/device/x"), "not a directory");
     let long = format!("/etc/{}", "x".repeat(300));
-    assert_turned_down(&site, &file(&long), "too long");
+    assert_refused(&site, &file(&long), "too long");
 }
 
 #[test]
-fn odd_names_are_names() {
+fn unusual_file_names_work() {
     let site = OnceFixture::new();
     let before = site.snapshot();
     let names = [
@@ -147,7 +147,7 @@ fn odd_names_are_names() {
 }
 
 #[test]
-fn owners_and_hashes_that_are_none_are_turned_down() {
+fn invalid_owners_and_hashes_are_refused() {
     let site = OnceFixture::new();
     let owned = |owner: Value| {
         let mut file = json!({"path": "/etc/x", "contents": {"source": "data:,x"}});
@@ -156,17 +156,17 @@ fn owners_and_hashes_that_are_none_are_turned_down() {
         }
         files("owned", &json!([file]))
     };
-    assert_turned_down(
+    assert_refused(
         &site,
         &owned(json!({"user": {"name": "nobody-here"}})),
         "UserID for username: nobody-here",
     );
-    assert_turned_down(
+    assert_refused(
         &site,
         &owned(json!({"group": {"name": "nobody-here"}})),
         "GroupID for group: nobody-here",
     );
-    assert_turned_down(&site, &owned(json!({"user": {"id": -1}})), "-1");
+    assert_refused(&site, &owned(json!({"user": {"id": -1}})), "-1");
     let users = json!({"users": [{"name": "core", "passwordHash": "x\nroot2::0:0:::::"}]});
     let output = site.once(&config("hash", &json!({}), &json!({}), &users));
     assert_eq!(output.status.code(), Some(1));
@@ -175,16 +175,16 @@ fn owners_and_hashes_that_are_none_are_turned_down() {
 }
 
 #[test]
-fn contents_that_cannot_be_had_are_turned_down() {
+fn contents_that_cannot_be_decoded_are_refused() {
     let with =
         |contents: Value| files("contents", &json!([{"path": "/etc/x", "contents": contents}]));
     let site = OnceFixture::new();
-    assert_turned_down(&site, &with(json!({"source": "https://example.com/x"})), "/etc/x");
-    assert_turned_down(&site, &with(json!({"source": "data:,x", "compression": "gzip"})), "/etc/x");
+    assert_refused(&site, &with(json!({"source": "https://example.com/x"})), "/etc/x");
+    assert_refused(&site, &with(json!({"source": "data:,x", "compression": "gzip"})), "/etc/x");
 }
 
 #[test]
 fn a_masked_unit_cannot_be_enabled() {
     let unit = json!([{"name": "x.service", "contents": "[Service]\nType=oneshot\n", "mask": true, "enabled": true}]);
-    assert_turned_down(&OnceFixture::new(), &units("masked", &unit), "masked");
+    assert_refused(&OnceFixture::new(), &units("masked", &unit), "masked");
 }

@@ -1,4 +1,4 @@
-//! Configs that are large: very many files, very large files.
+//! Large configs: many files, and very large files.
 
 use std::fs;
 use std::io::Write as _;
@@ -33,8 +33,8 @@ fn write_and_take_back(count: usize) {
     for number in [0, 1, count / 2, count - 1] {
         assert_eq!(site.read(&path(number)), number.to_string());
     }
-    for folder in [0, 99] {
-        let names = fs::read_dir(site.path(&format!("/etc/many/{folder}"))).unwrap();
+    for directory in [0, 99] {
+        let names = fs::read_dir(site.path(&format!("/etc/many/{directory}"))).unwrap();
         assert_eq!(names.count(), count / 100);
     }
     site.apply(&nothing());
@@ -43,7 +43,7 @@ fn write_and_take_back(count: usize) {
     assert_eq!(after, before);
 }
 
-/// Small in the config, large on the disk.
+/// Compressed in the config, large on the disk.
 #[test]
 fn a_huge_file_is_written_whole() {
     let site = OnceFixture::new();

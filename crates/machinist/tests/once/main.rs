@@ -1,6 +1,6 @@
-//! `machinist once` from the outside: what it leaves in a root, whatever happens to it.
+//! `machinist once` from the outside: the state of the root directory after success, failure and crash.
 //!
-//! These tests give files to other owners and so need root, as the daemon does.
+//! These tests change the owners of files, so they need root.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
 
 mod cases;

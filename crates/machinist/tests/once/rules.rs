@@ -1,4 +1,4 @@
-//! The rules of writing, one by one.
+//! The rules of applying a config, one by one.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use super::fixture::{
     OnceFixture, TreeSnapshot, config, difference, everything, files, nothing, units,
 };
 
-/// The daemon's own word, which stays when a config manages nothing.
+/// Removes the daemon's files, which stay when a config manages nothing.
 fn without_daemon_files(mut snapshot: TreeSnapshot) -> TreeSnapshot {
     let own = "/etc/machine-config-daemon";
     for path in [own.to_owned(), format!("{own}/currentconfig"), format!("{own}/currentimage")] {
@@ -20,7 +20,7 @@ fn without_daemon_files(mut snapshot: TreeSnapshot) -> TreeSnapshot {
 }
 
 #[test]
-fn a_config_that_manages_nothing_gives_everything_back() {
+fn an_empty_config_restores_all_files() {
     let [old, new] = everything();
     for sequence in [vec![&old], vec![&new], vec![&old, &new], vec![&new, &old, &new]] {
         let site = OnceFixture::new();
@@ -35,7 +35,7 @@ fn a_config_that_manages_nothing_gives_everything_back() {
 }
 
 #[test]
-fn an_original_is_kept_and_comes_back() {
+fn originals_are_kept_and_restored() {
     let site = OnceFixture::new();
     let motd = |text: &str| {
         files(
@@ -59,7 +59,7 @@ fn an_original_is_kept_and_comes_back() {
 }
 
 #[test]
-fn the_current_config_has_the_form_of_the_real_one() {
+fn the_current_config_has_the_format_of_mco() {
     let site = OnceFixture::new();
     site.apply(&files("a", &json!([{"path": "/etc/x", "contents": {"source": "data:,a&b"}}])));
     let expected = r#"{"metadata":{"name":"a"},"spec":{"osImageURL":"","baseOSExtensionsContainerImage":"","config":{"ignition":{"version":"3.5.0"},"passwd":{},"storage":{"files":[{"contents":{"source":"data:,a\u0026b"},"path":"/etc/x"}]},"systemd":{}},"kernelArguments":null,"extensions":null,"fips":false,"kernelType":""}}"#;
@@ -81,7 +81,7 @@ fn a_refused_change_writes_nothing() {
 }
 
 #[test]
-fn an_ignition_config_is_taken_as_it_is() {
+fn an_ignition_config_is_accepted() {
     let site = OnceFixture::new();
     let ignition = json!({"ignition": {"version": "3.2.0"}, "storage": {"files": [
         {"path": "/etc/x", "contents": {"source": "data:,x"}}

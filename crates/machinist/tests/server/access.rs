@@ -1,4 +1,4 @@
-//! Who gets an answer.
+//! Access control: networks, limits, tokens.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ fn status(server: &ConfigServerProcess, token: &str) -> u16 {
 }
 
 #[test]
-fn networks_and_limits() {
+fn networks_and_limits_apply() {
     let site = ServerFixture::new();
     let server = site.serve(&["--deny-from=127.0.0.0/8"]);
     assert_eq!(server.get(MASTER, "*/*").status, 403);
@@ -28,10 +28,10 @@ fn networks_and_limits() {
 }
 
 #[test]
-fn tokens_without_an_api() {
+fn tokens_in_a_file() {
     let site = ServerFixture::new();
     let server = site.serve(&["--require-token"]);
-    // No file yet: nobody gets in.
+    // Without a file, no request is accepted.
     assert_eq!(server.get(MASTER, "*/*").status, 401);
     let create = |more: &[&str]| {
         let file = file(&site);
@@ -43,18 +43,18 @@ fn tokens_without_an_api() {
     assert_eq!(server.request("GET", &format!("{MASTER}?token={open}"), &[]).status, 200);
     assert_eq!(server.get(MASTER, "*/*").status, 401);
     assert_eq!(status(&server, "abcdef.wrong"), 401);
-    // Another pool, another network, an end.
+    // Another pool, another network, an expiry.
     assert_eq!(status(&server, &create(&["--pool=arbiter"])), 403);
-    assert_eq!(status(&server, &create(&["--pool=master", "--from=192.0.2.0/24"])), 403);
-    assert_eq!(status(&server, &create(&["--pool=master", "--from=127.0.0.0/8"])), 200);
+    assert_eq!(status(&server, &create(&["--pool=master", "--allow-from=192.0.2.0/24"])), 403);
+    assert_eq!(status(&server, &create(&["--pool=master", "--allow-from=127.0.0.0/8"])), 200);
     let short = create(&["--pool=master", "--ttl=1s"]);
     let start = Instant::now();
     while status(&server, &short) == 200 {
-        assert!(start.elapsed() < Duration::from_secs(20), "it does not end");
+        assert!(start.elapsed() < Duration::from_secs(20), "the token does not expire");
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(status(&server, &short), 401);
-    // Uses are counted, HEAD is none, and a restart forgets nothing.
+    // Uses are counted, HEAD does not count, and counts survive a restart.
     let twice = create(&["--pool=master", "--uses=2"]);
     let bearer = format!("Bearer {twice}");
     assert_eq!(server.request("HEAD", MASTER, &[("Authorization", &bearer)]).status, 200);
@@ -62,7 +62,7 @@ fn tokens_without_an_api() {
     drop(server);
     let server = site.serve(&["--require-token"]);
     assert_eq!([status(&server, &twice), status(&server, &twice)], [200, 401]);
-    // The next token is made, and counts beside the old one until that is revoked.
+    // A new token is valid together with the old one until that is revoked.
     let next = create(&["--pool=master"]);
     assert_eq!([status(&server, &open), status(&server, &next)], [200, 200]);
     let id = open.split_once('.').unwrap().0;
@@ -70,14 +70,14 @@ fn tokens_without_an_api() {
     assert_eq!([status(&server, &open), status(&server, &next)], [401, 200]);
     let listed = site.machinist(&["token", "list", &file(&site)]);
     assert!(listed.contains("2/2") && listed.contains("192.0.2.0/24"), "{listed}");
-    // The audit line says which token it was; no secret is anywhere.
+    // The audit line names the token by id and contains no secret.
     let line = server.wait_for(&format!("token=\"{}\"", next.split_once('.').unwrap().0));
     let kept = fs::read_to_string(site.path("base/provisioning-tokens.yaml")).unwrap();
     for token in [&open, &next, &twice] {
         let secret = token.split_once('.').unwrap().1;
         assert!(!line.contains(secret) && !kept.contains(secret) && !listed.contains(secret));
     }
-    // A file that cannot be read lets nobody in.
+    // With an unreadable file, no request is accepted.
     site.write("base/provisioning-tokens.yaml", "junk: [");
     assert_eq!(status(&server, &next), 401);
 }
@@ -99,6 +99,6 @@ fn connections_of_one_address_are_limited() {
     held.pop();
     let start = Instant::now();
     while server.get(MASTER, "*/*").status != 200 {
-        assert!(start.elapsed() < Duration::from_secs(20), "the place is not free again");
+        assert!(start.elapsed() < Duration::from_secs(20), "the connection slot is not released");
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates that change, clients that misbehave.
+//! Certificates that change, and clients that misbehave.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -6,9 +6,11 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::fixture::{ConfigServerProcess, MASTER, ServerFixture, TlsClient, ask_tls, wait_for};
+use crate::fixture::{
+    ConfigServerProcess, MASTER, ServerFixture, TlsClient, request_tls, wait_for,
+};
 
-/// As many connections never finish their head.
+/// The number of connections that never finish the head of a request.
 const SLOW: usize = 10_000;
 
 fn request(
@@ -16,7 +18,7 @@ fn request(
     server: &ConfigServerProcess,
     tls: &TlsClient<'_>,
 ) -> std::io::Result<(Vec<u8>, u16)> {
-    ask_tls(site, server, tls, MASTER).map(|(shown, answer)| (shown, answer.status))
+    request_tls(site, server, tls, MASTER).map(|(shown, response)| (shown, response.status))
 }
 
 #[test]
@@ -38,7 +40,7 @@ fn tls_and_a_new_certificate_without_a_restart() {
     assert!(
         request(&site, &server, &TlsClient { alpn: &[b"h2"], ..TlsClient::default() }).is_err()
     );
-    // Nobody who asks meanwhile notices.
+    // Requests in between do not fail.
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -55,14 +57,14 @@ fn tls_and_a_new_certificate_without_a_restart() {
     let (second, status) = request(&site, &server, &TlsClient::default()).unwrap();
     assert_eq!(status, 200);
     assert_ne!(first, second);
-    // One that cannot be used leaves the last one in place.
+    // An invalid certificate leaves the old one in use.
     site.write("tls.crt", "junk");
     server.wait_for("cannot use the new certificate");
     assert_eq!(request(&site, &server, &TlsClient::default()).unwrap(), (second, 200));
 }
 
 #[test]
-fn what_is_not_http_does_no_harm() {
+fn requests_that_are_not_http_do_no_harm() {
     let site = ServerFixture::new();
     let server = site.serve(&[]);
     let huge = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "a".repeat(1 << 20));
@@ -79,7 +81,7 @@ fn what_is_not_http_does_no_harm() {
     assert_eq!(server.get(MASTER, "*/*").status, 200);
 }
 
-/// The alert with which the server answers a hello: nothing but a version and suites.
+/// The alert that the server sends for a client hello with only a version and cipher suites.
 fn alert(server: &ConfigServerProcess, version: [u8; 2], suites: &[[u8; 2]]) -> Option<u8> {
     let suites = suites.concat();
     let mut hello = vec![version[0], version[1]];
@@ -88,7 +90,7 @@ fn alert(server: &ConfigServerProcess, version: [u8; 2], suites: &[[u8; 2]]) -> 
     hello.extend(u16::try_from(suites.len()).unwrap().to_be_bytes());
     hello.extend(&suites);
     hello.extend([1, 0]);
-    // Without these, a server of 1.2 has nothing to choose from: groups, and kinds of signatures.
+    // TLS 1.2 needs these extensions: groups and signature algorithms.
     let groups = [0, 10, 0, 4, 0, 2, 0, 23];
     let signatures = [0, 13, 0, 6, 0, 4, 4, 3, 4, 1];
     hello.extend(u16::try_from(groups.len() + signatures.len()).unwrap().to_be_bytes());
@@ -102,9 +104,9 @@ fn alert(server: &ConfigServerProcess, version: [u8; 2], suites: &[[u8; 2]]) -> 
     let mut stream = TcpStream::connect(server.secure).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     stream.write_all(&record).unwrap();
-    let mut answer = [0; 7];
-    stream.read_exact(&mut answer).ok()?;
-    (answer[0] == 21).then_some(answer[6])
+    let mut response = [0; 7];
+    stream.read_exact(&mut response).ok()?;
+    (response[0] == 21).then_some(response[6])
 }
 
 #[test]
@@ -119,7 +121,7 @@ fn old_tls_and_weak_suites_are_refused() {
     assert_eq!(alert(&server, [3, 3], &weak), Some(HANDSHAKE_FAILURE));
     assert_eq!(alert(&server, [3, 2], &[good]), Some(PROTOCOL_VERSION));
     assert_eq!(alert(&server, [3, 1], &[good]), Some(PROTOCOL_VERSION));
-    // Also where the oldest profile is asked for.
+    // Also with the oldest profile.
     let server = site.serve(&[
         "--tls-min-version=VersionTLS10",
         "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_RSA_WITH_3DES_EDE_CBC_SHA",
@@ -130,7 +132,7 @@ fn old_tls_and_weak_suites_are_refused() {
         request(&site, &server, &TlsClient { old: true, ..TlsClient::default() }).unwrap().1,
         200
     );
-    // The newest profile speaks 1.3 alone.
+    // The newest profile allows only TLS 1.3.
     let server = site
         .serve(&["--tls-min-version=VersionTLS13", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256"]);
     assert!(request(&site, &server, &TlsClient { old: true, ..TlsClient::default() }).is_err());
@@ -141,7 +143,7 @@ fn old_tls_and_weak_suites_are_refused() {
 fn random_bytes_and_huge_names_do_no_harm() {
     let site = ServerFixture::new();
     let server = site.serve(&[]);
-    // A simple generator: the same bytes in every run.
+    // A fixed seed: the same bytes in every run.
     let mut state = 42u64;
     let mut byte = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -169,7 +171,7 @@ fn random_bytes_and_huge_names_do_no_harm() {
 }
 
 #[test]
-fn slow_clients_cost_little_and_are_let_go() {
+fn slow_clients_use_little_memory_and_are_disconnected() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
@@ -183,22 +185,22 @@ fn slow_clients_cost_little_and_are_let_go() {
             stream
         })
         .collect();
-    // Others are served meanwhile.
+    // Other clients are served.
     assert_eq!(server.get(MASTER, "*/*").status, 200);
     assert_eq!(request(&site, &server, &TlsClient::default()).unwrap().1, 200);
     let memory = memory(&server);
     assert!(memory < 400_000, "{memory} kB for {SLOW} connections");
-    // Their time is limited.
+    // The time for a request head is limited.
     let last = slow.last_mut().unwrap();
     last.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let _ = last.read_to_end(&mut Vec::new());
     let first = &mut slow[0];
     first.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    assert!(first.read_to_end(&mut Vec::new()).is_ok(), "the server holds on to it");
+    assert!(first.read_to_end(&mut Vec::new()).is_ok(), "the server keeps the connection open");
     assert_eq!(server.get(MASTER, "*/*").status, 200);
 }
 
-/// What a server holds, in kB.
+/// The resident memory of a server, in kB.
 fn memory(server: &ConfigServerProcess) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     let memory = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();

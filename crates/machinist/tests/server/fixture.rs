@@ -1,4 +1,4 @@
-//! A folder to serve from, a server that serves it, and a client that says exactly what goes over the wire.
+//! A directory of manifests, a server for it, and a client with full control over the bytes on the wire.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 pub(crate) const MASTER: &str = "/config/master";
 pub(crate) const IGNITION: &str = "application/vnd.coreos.ignition+json";
 
-/// A folder to serve from, with a certificate.
+/// A directory of manifests, with a certificate.
 pub(crate) struct ServerFixture {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) ca: CertificateAuthority,
@@ -50,7 +50,7 @@ impl ServerFixture {
     pub(crate) fn write(&self, name: &str, text: &str) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // As whoever is careful replaces a file.
+        // Replaced atomically, as careful tools do.
         let part = path.with_extension("part");
         fs::write(&part, text).unwrap();
         fs::rename(part, path).unwrap();
@@ -85,7 +85,7 @@ impl ServerFixture {
         );
     }
 
-    /// A new certificate; its name is in it.
+    /// Creates a new certificate with this name.
     pub(crate) fn issue(&self, name: &str) {
         let names = ["127.0.0.1".to_owned(), format!("{name}.test")];
         let pair = self.ca.issue_server(name, &names).unwrap();
@@ -93,7 +93,7 @@ impl ServerFixture {
         self.write("tls.crt", &pair.certificate);
     }
 
-    /// Runs the program; gives what it prints.
+    /// Runs machinist; returns its output.
     pub(crate) fn machinist(&self, arguments: &[&str]) -> String {
         let output =
             Command::new(env!("CARGO_BIN_EXE_machinist")).args(arguments).output().unwrap();
@@ -106,7 +106,7 @@ impl ServerFixture {
     }
 }
 
-/// What a server says; several threads may look.
+/// The log of a server, shared between threads.
 pub(crate) type ServerLog = Mutex<mpsc::Receiver<String>>;
 
 /// A running server; killed when it is dropped.
@@ -139,7 +139,8 @@ impl ConfigServerProcess {
             lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         let address = |port: &str| loop {
-            let line = log.recv_timeout(Duration::from_secs(20)).expect("it listens");
+            let line =
+                log.recv_timeout(Duration::from_secs(20)).expect("the server does not listen");
             if line.contains(port) {
                 let (_, rest) = line.split_once("address=").unwrap();
                 break rest.split(' ').next().unwrap().parse().unwrap();
@@ -218,7 +219,7 @@ pub(crate) fn exchange(
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
-        // The server has closed the connection without a word.
+        // The server closed the connection without a response.
         return WireResponse { status: 0, headers: BTreeMap::new(), body: Vec::new() };
     };
     let text = String::from_utf8(bytes[..end].to_vec()).unwrap();
@@ -229,12 +230,12 @@ pub(crate) fn exchange(
     WireResponse { status, headers, body: bytes[end + 4..].to_vec() }
 }
 
-pub(crate) fn paths(answer: &Value) -> Vec<&str> {
-    let files = answer["storage"]["files"].as_array().unwrap();
+pub(crate) fn paths(response: &Value) -> Vec<&str> {
+    let files = response["storage"]["files"].as_array().unwrap();
     files.iter().map(|file| file["path"].as_str().unwrap()).collect()
 }
 
-/// What a client that speaks TLS is like.
+/// A TLS client.
 #[derive(Default)]
 pub(crate) struct TlsClient<'a> {
     pub(crate) alpn: &'a [&'a [u8]],
@@ -243,8 +244,8 @@ pub(crate) struct TlsClient<'a> {
     pub(crate) identity: Option<(&'a str, &'a str)>,
 }
 
-/// The certificate that the server shows, and what it answers.
-pub(crate) fn ask_tls(
+/// The certificate of the server, and its response.
+pub(crate) fn request_tls(
     site: &ServerFixture,
     server: &ConfigServerProcess,
     tls: &TlsClient<'_>,
@@ -274,6 +275,6 @@ pub(crate) fn ask_tls(
         stream.conn.complete_io(&mut stream.sock)?;
     }
     let shown = stream.conn.peer_certificates().unwrap()[0].to_vec();
-    let answer = exchange(&mut stream, "GET", path, &[]);
-    Ok((shown, answer))
+    let response = exchange(&mut stream, "GET", path, &[]);
+    Ok((shown, response))
 }

@@ -1,4 +1,4 @@
-//! Every status, header and file of the contract.
+//! Every status, header and file of the HTTP contract.
 
 use std::fs;
 use std::io::Read as _;
@@ -7,7 +7,7 @@ use crate::fixture::{IGNITION, MASTER, ServerFixture, paths};
 use serde_json::json;
 
 #[test]
-fn pages_and_methods() {
+fn routes_and_methods() {
     let site = ServerFixture::new();
     let server = site.serve(&[]);
     for (method, path, status) in [
@@ -36,17 +36,17 @@ fn pages_and_methods() {
         ("GET", "/config/..%2f..%2f..%2fetc%2fpasswd", 500),
         ("GET", "/config/master%00", 500),
         ("GET", "/config/%ff", 400),
-        // Where configs are not split, there are no such pages.
+        // These routes exist only with sealed configs.
         ("GET", "/sealed/master", 404),
         ("POST", "/enrol/master", 405),
     ] {
-        let answer = server.request(method, path, &[]);
-        assert_eq!(answer.status, status, "{method} {path}");
+        let response = server.request(method, path, &[]);
+        assert_eq!(response.status, status, "{method} {path}");
         if status >= 400 || path == "/healthz" {
-            assert_eq!(answer.header("content-length"), "0", "{method} {path}");
-            assert_eq!(answer.header("content-type"), "", "{method} {path}");
-            assert_eq!(answer.header("allow"), "", "{method} {path}");
-            assert!(answer.body.is_empty());
+            assert_eq!(response.header("content-length"), "0", "{method} {path}");
+            assert_eq!(response.header("content-type"), "", "{method} {path}");
+            assert_eq!(response.header("allow"), "", "{method} {path}");
+            assert!(response.body.is_empty());
         }
     }
     assert_eq!(server.request("GET", "/config", &[]).header("location"), "/config/");
@@ -66,7 +66,7 @@ fn head_is_get_without_the_body() {
 }
 
 #[test]
-fn versions() {
+fn ignition_versions_are_negotiated() {
     let site = ServerFixture::new();
     let server = site.serve(&[]);
     for (accept, status, version) in [
@@ -76,7 +76,7 @@ fn versions() {
             200,
             "2.2.0",
         ),
-        // Ignition 0.35, word for word: the last one that reads specification 2.
+        // Ignition 0.35, verbatim: the last version that supports specification 2.
         (
             format!("{IGNITION}; version=2.2.0, {IGNITION}; version=1; q=0.5, */*; q=0.1"),
             200,
@@ -95,18 +95,18 @@ fn versions() {
         (format!("{IGNITION};version=2.1.0"), 400, ""),
         (format!("{IGNITION};version=4.0.0, {IGNITION};version=3.3.0;q=0.5"), 400, ""),
     ] {
-        let answer = server.get(MASTER, &accept);
-        assert_eq!(answer.status, status, "{accept}");
+        let response = server.get(MASTER, &accept);
+        assert_eq!(response.status, status, "{accept}");
         if status == 200 {
-            assert_eq!(answer.json()["ignition"]["version"], version, "{accept}");
+            assert_eq!(response.json()["ignition"]["version"], version, "{accept}");
         }
     }
-    // The version is looked at before the pool.
+    // The version is checked before the pool.
     assert_eq!(server.get("/config/arbiter", &format!("{IGNITION};version=1.0.0")).status, 400);
 }
 
 #[test]
-fn the_same_question_has_the_same_answer() {
+fn equal_requests_get_equal_responses() {
     let site = ServerFixture::new();
     let server = site.serve(&[]);
     let first = server.get(MASTER, "*/*");
@@ -124,14 +124,14 @@ fn the_same_question_has_the_same_answer() {
 }
 
 #[test]
-fn files_are_served_as_they_are_now() {
+fn changed_files_are_served_at_once() {
     let site = ServerFixture::new();
     site.write("base/extra/ca.crt", "PEM");
     let server = site.serve(&["--bootstrap-certs", "registry:5000=extra/ca.crt"]);
     let accept = format!("{IGNITION};version=3.5.0");
-    let answer = server.get(MASTER, &accept).json();
+    let response = server.get(MASTER, &accept).json();
     assert_eq!(
-        paths(&answer),
+        paths(&response),
         [
             "/etc/one",
             "/etc/kubernetes/kubelet-ca.crt",
@@ -145,12 +145,12 @@ fn files_are_served_as_they_are_now() {
     site.config("rendered-master-2", "/etc/two");
     site.pool("master", "rendered-master-2");
     assert_eq!(paths(&server.get(MASTER, &accept).json())[0], "/etc/two");
-    // A config that is not there, a pool without one, one without clusters, no pool.
+    // A missing config, a pool without one, a kubeconfig without clusters, a missing pool.
     site.pool("master", "rendered-master-3");
     assert_eq!(server.get(MASTER, &accept).status, 404);
     site.pool("master", "");
-    let answer = server.get(MASTER, &accept);
-    assert_eq!((answer.status, answer.header("retry-after")), (503, "5"));
+    let response = server.get(MASTER, &accept);
+    assert_eq!((response.status, response.header("retry-after")), (503, "5"));
     site.pool("master", "rendered-master-1");
     site.write("kubeconfig", "clusters: []\n");
     assert_eq!(server.get(MASTER, &accept).status, 500);
@@ -159,7 +159,7 @@ fn files_are_served_as_they_are_now() {
 }
 
 #[test]
-fn all_pools_when_told() {
+fn all_pools_are_served_with_the_flag() {
     let site = ServerFixture::new();
     site.pool("worker", "rendered-master-1");
     let server = site.serve(&["--all-pools", "--unknown-pool=503"]);
@@ -169,7 +169,7 @@ fn all_pools_when_told() {
 }
 
 #[test]
-fn what_cannot_be_said_is_not_said() {
+fn configs_that_a_version_cannot_express_are_refused() {
     let site = ServerFixture::new();
     let server = site.serve(&["--bootstrap-certs", "registry"]);
     assert_eq!(server.get(MASTER, "*/*").status, 500);
@@ -177,19 +177,19 @@ fn what_cannot_be_said_is_not_said() {
     assert!(line.contains("could not use cert, missing key or value registry"), "{line}");
     let server = site.serve(&["--bootstrap-certs", "registry=nothing.crt"]);
     assert_eq!(server.get(MASTER, "*/*").status, 500);
-    // Special permission bits are new in 3.4; arguments that must go cannot be said before 3.3.
+    // Special permission bits need 3.4; removed kernel arguments need 3.3.
     let server = site.serve(&[]);
     let file = json!({"path": "/a", "mode": 0o4755, "contents": {"source": "data:,x"}});
     site.config_with("rendered-master-1", &json!({"storage": {"files": [file]}}));
     for (version, status) in [("3.5.0", 200), ("3.4.0", 200), ("3.3.0", 500), ("2.2.0", 500)] {
-        let answer = server.get(MASTER, &format!("{IGNITION};version={version}"));
-        assert_eq!(answer.status, status, "{version}");
-        assert_eq!(answer.body.is_empty(), status == 500);
+        let response = server.get(MASTER, &format!("{IGNITION};version={version}"));
+        assert_eq!(response.status, status, "{version}");
+        assert_eq!(response.body.is_empty(), status == 500);
     }
     let arguments = json!({"kernelArguments": {"shouldNotExist": ["quiet"]}});
     site.config_with("rendered-master-1", &arguments);
     for (version, status) in [("3.5.0", 200), ("3.3.0", 200), ("3.2.0", 500), ("2.2.0", 500)] {
-        let answer = server.get(MASTER, &format!("{IGNITION};version={version}"));
-        assert_eq!(answer.status, status, "{version}");
+        let response = server.get(MASTER, &format!("{IGNITION};version={version}"));
+        assert_eq!(response.status, status, "{version}");
     }
 }

@@ -1,4 +1,4 @@
-//! How a server begins, tells and ends.
+//! Start, logs, metrics and stop of a server.
 
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
@@ -14,8 +14,8 @@ fn metrics() {
     let address: SocketAddr = line.rsplit("address=").next().unwrap().parse().unwrap();
     server.get(MASTER, "*/*");
     server.get("/config/some-name-from-outside", "*/*");
-    let ask = |path| exchange(&mut TcpStream::connect(address).unwrap(), "GET", path, &[]);
-    let text = String::from_utf8(ask("/metrics").body).unwrap();
+    let request = |path| exchange(&mut TcpStream::connect(address).unwrap(), "GET", path, &[]);
+    let text = String::from_utf8(request("/metrics").body).unwrap();
     let counted =
         r#"machinist_server_requests_total{pool="master",version="2.2.0",status="200"} 1"#;
     assert!(text.contains(counted), "{text}");
@@ -25,11 +25,11 @@ fn metrics() {
         assert!(text.contains(name), "{name}: {text}");
     }
     assert!(!text.contains("outside"), "{text}");
-    assert_eq!(ask("/readyz").status, 200);
+    assert_eq!(request("/readyz").status, 200);
 }
 
 #[test]
-fn every_answer_has_a_line_in_the_log_without_what_is_in_it() {
+fn every_response_is_logged_without_its_contents() {
     let site = ServerFixture::new();
     let server = site.serve(&[]);
     server.request("GET", MASTER, &[("User-Agent", "Ignition/2.14.0")]);
@@ -47,7 +47,7 @@ fn every_answer_has_a_line_in_the_log_without_what_is_in_it() {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert!(!line.contains("data:"), "{line}");
-    // Also those that nobody should ask for; a query is not in it, for it may hold a token.
+    // Also for invalid requests. The query is not logged, because it may contain a token.
     server.request("DELETE", "/nothing?token=abcdef.secret", &[]);
     let line = server.wait_for("answered");
     assert!(line.contains("status=405") && line.contains("path=\"/nothing\""), "{line}");
@@ -55,7 +55,7 @@ fn every_answer_has_a_line_in_the_log_without_what_is_in_it() {
 }
 
 #[test]
-fn a_server_that_cannot_begin_says_why() {
+fn a_failed_start_reports_the_reason() {
     let site = ServerFixture::new();
     let run = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
@@ -74,21 +74,21 @@ fn a_server_that_cannot_begin_says_why() {
 }
 
 #[test]
-fn it_stops_when_told() {
+fn a_signal_stops_the_server() {
     let site = ServerFixture::new();
     let mut server = site.serve(&[]);
     let pid = server.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let start = Instant::now();
     while server.child.try_wait().unwrap().is_none() {
-        assert!(start.elapsed() < Duration::from_secs(20), "it does not stop");
+        assert!(start.elapsed() < Duration::from_secs(20), "the server does not stop");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(server.child.wait().unwrap().success());
 }
 
 #[test]
-fn the_flags_of_the_real_server_are_taken() {
+fn flags_of_mco_are_accepted() {
     let site = ServerFixture::new();
     let server = site.serve(&[
         "--payload-version=4.20.0",
@@ -101,7 +101,7 @@ fn the_flags_of_the_real_server_are_taken() {
 }
 
 #[test]
-fn a_stop_lets_running_answers_end() {
+fn a_stop_finishes_responses_in_progress() {
     use std::io::{Read as _, Write as _};
     let site = ServerFixture::new();
     let large = format!("data:,{}", "x".repeat(8 << 20));
@@ -116,7 +116,7 @@ fn a_stop_lets_running_answers_end() {
     slow.read_exact(&mut bytes).unwrap();
     let pid = server.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    // The rest still comes, and then the server goes.
+    // The rest of the response arrives before the server exits.
     slow.read_to_end(&mut bytes).unwrap();
     let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
     assert_eq!((bytes.len() - head - 4).to_string(), length);

@@ -1,4 +1,4 @@
-//! The sealed split without an API: the open answer holds no secret, and a token and a key of one's own open the rest.
+//! The sealed split without an API: the open response holds no secret, and a token and a key of one's own open the rest.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,9 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::fixture::{ConfigServerProcess, IGNITION, MASTER, ServerFixture, TlsClient, ask_tls};
+use crate::fixture::{
+    ConfigServerProcess, IGNITION, MASTER, ServerFixture, TlsClient, request_tls,
+};
 
 const SECRET: &str = "swordfish";
 
@@ -39,17 +41,17 @@ fn sealed_site() -> ServerFixture {
     site
 }
 
-/// A server that splits its answers, at an address that its answers name.
+/// A server with sealed configs.
 fn serve(site: &ServerFixture) -> ConfigServerProcess {
     site.write("ca.crt", site.ca.certificate());
     let ca = site.path("ca.crt");
-    // Any free port: which one is known only when it listens, so the test tells the machine.
+    // The port is known only when the server listens, so the test writes it to the machine.
     site.serve(&["--sealed-url=https://127.0.0.1:1", "--sealed-ca-file", ca.to_str().unwrap()])
 }
 
-/// Does what Ignition does with files.
-fn ignite(root: &Path, answer: &Value, server: &ConfigServerProcess) {
-    for file in answer["storage"]["files"].as_array().unwrap() {
+/// Writes files as Ignition does.
+fn ignite(root: &Path, response: &Value, server: &ConfigServerProcess) {
+    for file in response["storage"]["files"].as_array().unwrap() {
         let path = root.join(file["path"].as_str().unwrap().trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let source = file["contents"]["source"].as_str().unwrap();
@@ -66,7 +68,7 @@ fn enrol(root: &Path) -> Output {
 }
 
 #[test]
-fn a_machine_gets_its_secrets_by_its_own_key() {
+fn a_machine_gets_its_secrets_with_its_key() {
     let site = sealed_site();
     let server = serve(&site);
     for version in ["2.2.0", "3.1.0", "3.5.0"] {
@@ -79,7 +81,7 @@ fn a_machine_gets_its_secrets_by_its_own_key() {
     let root = site.path("root");
     ignite(&root, &open, &server);
     assert!(root.join("etc/open").exists() && !root.join("etc/closed").exists());
-    // Nobody can approve here: without a token there is a clear no.
+    // Without an API server nobody can approve, so a token is required.
     let refused = enrol(&root);
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");
     let file = site.path("base/provisioning-tokens.yaml");
@@ -104,21 +106,21 @@ fn a_machine_gets_its_secrets_by_its_own_key() {
     {
         assert!(root.join(path).exists(), "{path}");
     }
-    // The token is used up and gone; a second run has nothing to do.
+    // The token is used up and removed; a second run does nothing.
     assert!(!root.join("etc/machinist/enrol-token").exists());
     let again = enrol(&root);
     assert!(again.status.success());
     assert!(String::from_utf8(again.stdout).unwrap().contains("already"));
-    // A machine that was cut off on the way asks again with a token that is used up by its own doing.
+    // An interrupted machine may repeat its request with the token that it used up.
     fs::remove_file(root.join("etc/machinist/enrolled")).unwrap();
     fs::write(root.join("etc/machinist/enrol-token"), &token).unwrap();
     assert!(enrol(&root).status.success());
-    // For another key it is of no use.
+    // The token is not valid for another key.
     fs::remove_file(root.join("etc/machinist/enrolled")).unwrap();
     fs::remove_file(root.join("etc/machinist/enrol.key")).unwrap();
     fs::write(root.join("etc/machinist/enrol-token"), &token).unwrap();
     assert_eq!(enrol(&root).status.code(), Some(3));
-    // What was said on the way holds no secret.
+    // Neither log nor output contains a secret.
     let line = server.wait_for("part=\"sealed\"");
     let secret = token.trim().split_once('.').unwrap().1;
     for text in [line, format!("{done:?}")] {
@@ -127,13 +129,14 @@ fn a_machine_gets_its_secrets_by_its_own_key() {
 }
 
 #[test]
-fn nobody_else_opens_the_sealed_half() {
+fn nobody_else_gets_the_sealed_part() {
     let site = sealed_site();
     let server = serve(&site);
-    let ask =
-        |tls: &TlsClient<'_>| ask_tls(&site, &server, tls, "/sealed/master").map(|it| it.1.status);
+    let ask = |tls: &TlsClient<'_>| {
+        request_tls(&site, &server, tls, "/sealed/master").map(|it| it.1.status)
+    };
     assert_eq!(ask(&TlsClient::default()).unwrap(), 401);
-    // On the plain port, too.
+    // On the port without TLS, too.
     assert_eq!(server.get("/sealed/master", "*/*").status, 401);
     assert_eq!(server.request("POST", "/enrol/master", &[("Content-Length", "0")]).status, 403);
     assert_eq!(server.request("DELETE", "/sealed/master", &[]).status, 405);
@@ -149,8 +152,8 @@ fn a_secret_that_cannot_be_sealed_is_not_served_at_all() {
     let luks = json!([{"name": "a", "device": "/dev/a", "keyFile": {"source": "data:,swordfish"}}]);
     site.config_with("rendered-master-1", &json!({"storage": {"luks": luks}}));
     let server = serve(&site);
-    let answer = server.get(MASTER, &format!("{IGNITION};version=3.5.0"));
-    assert_eq!((answer.status, answer.body.len()), (500, 0));
+    let response = server.get(MASTER, &format!("{IGNITION};version=3.5.0"));
+    assert_eq!((response.status, response.body.len()), (500, 0));
     let line = server.wait_for("cannot be sealed");
     assert!(line.contains("storage.luks") && !line.contains(SECRET), "{line}");
 }
