@@ -167,7 +167,7 @@ fn once_from_is_a_first_boot() {
     assert!(root.path().join("etc/machine-config-daemon/currentconfig").exists());
     let output = once(root.path(), "https://example.com/config");
     assert!(
-        String::from_utf8_lossy(&output.stderr).contains("fetch it, and name the file"),
+        String::from_utf8_lossy(&output.stderr).contains("download the config and name the file"),
         "{output:?}"
     );
 }

@@ -10,8 +10,9 @@ use crate::fixture::{MASTER, ServerFixture, exchange};
 fn metrics() {
     let site = ServerFixture::new();
     let server = site.serve(&["--metrics-listen=127.0.0.1:0"]);
-    let line = server.wait_for("(metrics-listen-address)");
-    let address: SocketAddr = line.rsplit("address=").next().unwrap().parse().unwrap();
+    let line = server.wait_for("socket=\"metrics-listen\"");
+    let address: SocketAddr =
+        line.split("address=").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
     server.get(MASTER, "*/*");
     server.get("/config/some-name-from-outside", "*/*");
     let request = |path| exchange(&mut TcpStream::connect(address).unwrap(), "GET", path, &[]);
