@@ -91,11 +91,11 @@ fn every_manual_change_is_found_and_reported_in_mco_words() {
             DriftKind::Owner,
             "owner mismatch for file \"/etc/deep/er/secret\"; expected: 1000:0; received: 0:0",
             |tree| {
-                meta(;
+                meta(
                     tree,
                     "/etc/deep/er/secret",
                     FileMeta { mode: 0o600, owner: FileOwner::default() },
-                )
+                );
             },
         ),
         (

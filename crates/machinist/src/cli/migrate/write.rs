@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{MigrationItem, MigrationSide, step};
 use crate::cli::output;
-use crate::client::ApiClient;
-use crate::client::request::{ACCEPT_JSON, MERGE_PATCH, status_code};
+use crate::kubernetes::ApiClient;
+use crate::kubernetes::request::{ACCEPT_JSON, MERGE_PATCH, status_code};
 
 /// The pools must keep their configs for this long at the target before they are unpaused.
 const STABLE_PERIOD: Duration = Duration::from_secs(3);
