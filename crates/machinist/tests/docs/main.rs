@@ -4,6 +4,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
 
 mod alerts;
+mod architecture;
 mod events;
 mod examples;
 mod fields;
