@@ -51,7 +51,7 @@ struct AdoptReport<'a> {
 impl Adopt {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let (pools, configs, controller_config, streams) =
-            if self.filename.is_empty() { self.from_cluster()? } else { self.from_manifests()? };
+            if self.filename.is_empty() { self.read_cluster()? } else { self.read_manifests()? };
         if pools.is_empty() {
             bail!("there is no MachineConfigPool: nothing to take over");
         }
@@ -66,13 +66,13 @@ impl Adopt {
         Ok(if safe { CommandOutcome::Done } else { CommandOutcome::Refused })
     }
 
-    fn from_cluster(&self) -> Result<AdoptInputs> {
+    fn read_cluster(&self) -> Result<AdoptInputs> {
         let snapshot = cluster::block_on(async { self.session.connect().await?.snapshot().await })?;
         let controller_config = snapshot.controller_config().cloned();
         Ok((snapshot.pools, snapshot.configs, controller_config, snapshot.streams))
     }
 
-    fn from_manifests(&self) -> Result<AdoptInputs> {
+    fn read_manifests(&self) -> Result<AdoptInputs> {
         let documents = manifests::read(&self.filename)?;
         let typed = |kind| of_kind(&documents, kind);
         let pools =

@@ -270,7 +270,7 @@ impl Get {
         for object in objects(resource, response) {
             match self.output {
                 GetOutputFormat::Name => {
-                    output::print(&format!("{}\n", resource.object_name(name_of(&object))))?
+                    output::print(&format!("{}\n", resource.object_name(name_of(&object))))?;
                 }
                 GetOutputFormat::Json => output::print_json(&object)?,
                 _ => {

@@ -142,7 +142,7 @@ impl fmt::Debug for PoolResponses {
 impl PoolResponses {
     pub(super) fn new(inputs: ResponseInputs) -> Self {
         Self {
-            inputs: inputs,
+            inputs,
             plain: Default::default(),
             indexed: Mutex::default(),
             sealed: Mutex::default(),

@@ -80,12 +80,12 @@ impl Routes {
         registrar: Option<EnrolmentRegistrar>,
     ) -> Self {
         let unknown_pool = StatusCode::from_u16(unknown_pool).unwrap_or(StatusCode::NOT_FOUND);
-        Self { source, access: access, unknown_pool, metrics: metrics, registrar, binary: None }
+        Self { source, access, unknown_pool, metrics, registrar, binary: None }
     }
 
     /// Adds a binary for machines.
     pub(super) fn with_binary(self, binary: Option<ServedBinary>) -> Self {
-        Self { binary: binary, ..self }
+        Self { binary, ..self }
     }
 
     /// Handles a request.

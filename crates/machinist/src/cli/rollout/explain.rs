@@ -73,7 +73,7 @@ struct RolloutExplainReport {
 impl RolloutExplainArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let inputs =
-            if self.filename.is_empty() { self.from_cluster()? } else { self.from_manifests()? };
+            if self.filename.is_empty() { self.read_cluster()? } else { self.read_manifests()? };
         let pool = inputs.pools.iter().find(|p| p.metadata.name.as_ref() == Some(&self.pool));
         let Some(pool) = pool else {
             bail!("MachineConfigPool {} is not in the inputs: add its manifest with -f", self.pool);
@@ -108,7 +108,7 @@ impl RolloutExplainArgs {
         Ok(CommandOutcome::Done)
     }
 
-    fn from_cluster(&self) -> Result<RolloutExplainInputs> {
+    fn read_cluster(&self) -> Result<RolloutExplainInputs> {
         let snapshot = cluster::block_on(async { self.session.connect().await?.snapshot().await })?;
         snapshot.pool(&self.pool)?;
         let controller_config = snapshot.controller_config().cloned();
@@ -125,7 +125,7 @@ impl RolloutExplainArgs {
         })
     }
 
-    fn from_manifests(&self) -> Result<RolloutExplainInputs> {
+    fn read_manifests(&self) -> Result<RolloutExplainInputs> {
         let documents = manifests::read(&self.filename)?;
         let is_node = |document: &&ManifestDocument| {
             document.kind() == "Node" && matches!(document.api_version(), "v1" | "")
