@@ -118,7 +118,7 @@ impl YamlEmitter {
         let fold = foldable.then_some(indent);
         match look.style {
             ScalarStyle::Plain if fold.is_none() || self.column + text.len() <= FOLD_WIDTH => {
-                self.word(text)
+                self.word(text);
             }
             ScalarStyle::Plain => {
                 self.set_off();

@@ -156,7 +156,7 @@ impl ScalarTraits {
     fn neighbours(&mut self, previous: NeighbourKind, current: NeighbourKind) {
         match (previous, current) {
             (NeighbourKind::Start, NeighbourKind::Space | NeighbourKind::Break) => {
-                self.leading = true
+                self.leading = true;
             }
             (NeighbourKind::Space, NeighbourKind::Break) => self.space_before_break = true,
             (NeighbourKind::Break, NeighbourKind::Space) => self.space_after_break = true,
