@@ -8,17 +8,17 @@ use kube::{Resource, ResourceExt as _};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceRef {
     /// The kind.
-    pub kind: String,
+    pub kind: Box<str>,
     /// The namespace, if the object is in one.
-    pub namespace: Option<String>,
+    pub namespace: Option<Box<str>>,
     /// The name; empty for a source that is no object.
-    pub name: String,
+    pub name: Box<str>,
 }
 
 impl SourceRef {
     /// An object that is in no namespace.
     #[must_use]
-    pub fn new(kind: impl Into<String>, name: impl Into<String>) -> Self {
+    pub fn new(kind: impl Into<Box<str>>, name: impl Into<Box<str>>) -> Self {
         Self { kind: kind.into(), namespace: None, name: name.into() }
     }
 
@@ -26,9 +26,9 @@ impl SourceRef {
     #[must_use]
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         Self {
-            kind: K::kind(&()).into_owned(),
-            namespace: object.namespace(),
-            name: object.name_any(),
+            kind: K::kind(&()).into_owned().into(),
+            namespace: object.namespace().map(Into::into),
+            name: object.name_any().into(),
         }
     }
 }
