@@ -99,7 +99,7 @@ fn main() {
         format!("generate {} mirrors for {POOLS} pools of {} KB", SETS * ENTRIES, size / 1000);
     criterion.bench_function(&name, |bencher| {
         bencher.iter(|| {
-            assert!(world.configs_to_write(&there).is_empty(), "nothing is to be written")
+            assert!(world.configs_to_write(&there).is_empty(), "nothing is to be written");
         });
     });
     let timed = (0..15).map(|_| {

@@ -56,7 +56,10 @@ impl PoolReconcile<'_> {
             [] => {}
             [one] => self.report_event(reason, &format!("Targeted node {one} to {what}")),
             many => {
-                self.report_event(reason, &format!("Set target for {} nodes to {what}", many.len()))
+                self.report_event(
+                    reason,
+                    &format!("Set target for {} nodes to {what}", many.len()),
+                );
             }
         }
         failed

@@ -135,7 +135,7 @@ impl TagResolver {
                     tracing::warn!(image = key, error, "cannot resolve the tag of an OS image");
                 }
                 known => {
-                    tracing::info!(image = key, digest = ?known, "resolved the tag of an OS image")
+                    tracing::info!(image = key, digest = ?known, "resolved the tag of an OS image");
                 }
             }
             resolver.lock().insert(key, (known, Instant::now()));

@@ -95,7 +95,7 @@ async fn reconcile(context: &Context, reported: &mut RolloutReported) -> Option<
         let name = pool.name_any();
         let none = Vec::new();
         let pass = PoolReconcile {
-            context: context,
+            context,
             pool,
             members: assignment.members.get(&name).unwrap_or(&none),
             problems: membership_problems(&assignment, &name),

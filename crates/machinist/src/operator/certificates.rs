@@ -72,7 +72,7 @@ pub(super) async fn reconcile_certificates(
         let event = events::certificate_event(&step);
         match step {
             CertificateStep::CreateCa => {
-                kept.current = Some(CertificateAuthority::generate("machine-config-server")?)
+                kept.current = Some(CertificateAuthority::generate("machine-config-server")?);
             }
             CertificateStep::CreateNextCa => {
                 kept.next = Some(CertificateAuthority::generate("machine-config-server")?);

@@ -98,11 +98,11 @@ impl Operator {
     ) -> Self {
         Self {
             writer,
-            caches: caches,
+            caches,
             namespace: options.namespace.clone(),
             release: options.release.clone(),
             image: image.to_owned(),
-            reporters: reporters,
+            reporters,
             existing: Mutex::default(),
             release_reported: AtomicBool::new(false),
         }
@@ -313,7 +313,7 @@ impl Operator {
         self.report_repair(ManagedObject::Component(part), &wanted, found.as_ref(), &written);
         match part {
             OperatorComponent::Controller => {
-                self.caches.deployments.upsert(serde_json::from_value(written)?)
+                self.caches.deployments.upsert(serde_json::from_value(written)?);
             }
             OperatorComponent::Server | OperatorComponent::Daemon => {
                 self.caches.daemon_sets.upsert(serde_json::from_value(written)?);

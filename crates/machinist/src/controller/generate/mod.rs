@@ -107,7 +107,7 @@ impl<'a> GeneratePass<'a> {
     fn new(context: &'a Context) -> Self {
         let mut pools = context.caches.pools.all();
         pools.retain(|pool| pool.metadata.deletion_timestamp.is_none());
-        Self { context: context, pools, notes: AllNotes::new() }
+        Self { context, pools, notes: AllNotes::new() }
     }
 
     /// Reports how the writes of a driver went. Returns whether they have to be tried again.
