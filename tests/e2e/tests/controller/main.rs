@@ -7,5 +7,6 @@ mod faults;
 #[allow(dead_code, reason = "the tests of generated configs use the rest")]
 mod fixture;
 mod migrate;
+mod missing_rights;
 mod rendered_configs;
 mod scenarios;
