@@ -4,7 +4,8 @@ use std::fmt;
 
 use kube::{Resource, ResourceExt as _};
 
-/// The object that MachineConfigs are generated from. Compared field by field; its text is only for people.
+/// The object that MachineConfigs are generated from. Compared field by field; its text is only for people. Boxed strings keep
+/// [`GenerateError`] small enough to be returned by value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceRef {
     /// The kind.
@@ -26,7 +27,7 @@ impl SourceRef {
     #[must_use]
     pub fn of<K: Resource<DynamicType = ()>>(object: &K) -> Self {
         Self {
-            kind: K::kind(&()).into_owned().into(),
+            kind: K::kind(&()).into(),
             namespace: object.namespace().map(Into::into),
             name: object.name_any().into(),
         }
