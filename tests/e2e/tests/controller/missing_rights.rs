@@ -54,7 +54,7 @@ impl RestrictedController {
         );
         cluster.apply(&roles).unwrap();
         let mut command = Command::new(binary::machinist_binary().unwrap());
-        command.args(["controller", "--metrics-listen-address", &metrics_address(&cluster)]);
+        command.args(["controller", "--metrics-listen", &metrics_address(&cluster)]);
         command.args(["--lease-duration", "5s", "--lease-renew-deadline", "3s"]);
         command.args(["--lease-retry-period", "500ms", "--kubeconfig"]);
         command.arg(cluster.kubeconfig_as(USER, &[]).unwrap());
