@@ -1,76 +1,25 @@
-//! The [`Hub`]: a store, the kinds it serves, and its background tasks.
+//! The [`Hub`]: a store and the kinds it serves, shared by the router and the background loops.
 //!
-//! Wires the parts together; requests are handled by [`crate::router`]. Started by `machinist up`
-//! and by tests.
+//! It knows neither of them: [`crate::startup`] builds a hub and runs its loops.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
 use crate::audit::AuditLog;
-use crate::auth::authorizer::{Authorizer, PolicyRule};
+use crate::auth::authorizer::Authorizer;
 use crate::auth::certificates::CertificateAuthority;
+use crate::body::BodyReader;
 use crate::kind_registry::{KindRegistry, ResourceKind};
 use crate::metrics::HubMetrics;
 use crate::object::{self, ServerMetadata};
-use crate::router::BodyReader;
-use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
-use crate::{built_in, event_ttl, garbage_collector, signer};
-
-/// What a hub needs besides its store.
-#[derive(Debug, Default)]
-pub struct HubConfig {
-    /// The CustomResourceDefinitions of the kinds that are not built in, as JSON.
-    pub crds: Vec<Value>,
-    /// Authorization rules for these kinds.
-    pub rules: Vec<PolicyRule>,
-    /// Namespaces created at startup, besides the system namespaces.
-    pub namespaces: Vec<String>,
-    /// The audit log.
-    pub audit: AuditLog,
-    /// The CA that signs client certificates. Without it the hub signs no requests.
-    pub ca: Option<CertificateAuthority>,
-    /// The version that `/version` reports.
-    pub version: String,
-    /// How long a request waits for a future revision. `None` means 3 s, as in kube-apiserver.
-    pub revision_wait: Option<Duration>,
-}
-
-/// How long kube-apiserver waits for a future revision.
-const DEFAULT_REVISION_WAIT: Duration = Duration::from_secs(3);
-
-/// Why the hub cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A CRD is invalid.
-    #[error("cannot serve the CustomResourceDefinition {name}: {reason}")]
-    InvalidDefinition {
-        /// The name of the CustomResourceDefinition.
-        name: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A required object could not be written.
-    #[error("cannot write {key}")]
-    Write {
-        /// The object's key.
-        key: String,
-        /// Why.
-        source: CommitError,
-    },
-}
-
-/// The namespaces of every Kubernetes cluster.
-const SYSTEM_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+use crate::store::Store;
 
 /// An API server. A clone is the same hub.
 #[derive(Debug, Clone)]
@@ -103,49 +52,6 @@ pub(crate) struct OpenApiCache {
 }
 
 impl Hub {
-    /// Starts a hub: writes the CRDs and namespaces, then runs the garbage collector, the
-    /// certificate signer and the event sweep until [`Hub::stop`].
-    ///
-    /// # Errors
-    /// A CRD is invalid, or the store rejects a required object.
-    pub async fn start(store: Store, config: HubConfig) -> Result<Self, StartError> {
-        let registry = build_registry(&config.crds)?;
-        let mut admissions = HashMap::new();
-        for kind in registry.kinds() {
-            let admission =
-                Admission::new(kind).map_err(|reason| StartError::InvalidDefinition {
-                    name: format!("{}.{}", kind.plural, kind.group),
-                    reason,
-                })?;
-            admissions.insert((kind.group.clone(), kind.plural.clone()), admission);
-        }
-        let inner = HubInner {
-            metrics: HubMetrics::new(store.clone()),
-            store,
-            registry,
-            admissions,
-            authorizer: Authorizer::new(config.rules),
-            audit: config.audit,
-            ca: config.ca,
-            version: config.version,
-            revision_wait: config.revision_wait.unwrap_or(DEFAULT_REVISION_WAIT),
-            openapi: OpenApiCache::default(),
-            body_reader: BodyReader::default(),
-            stop: CancellationToken::new(),
-            tasks: TaskTracker::new(),
-        };
-        let hub = Self { inner: Arc::new(inner) };
-        hub.write_crds(&config.crds).await?;
-        let configured = config.namespaces.iter().map(String::as_str);
-        for name in SYSTEM_NAMESPACES.iter().copied().chain(configured) {
-            hub.ensure_object(&namespace_object(name)).await?;
-        }
-        hub.inner.tasks.spawn(garbage_collector::run(hub.clone()));
-        hub.inner.tasks.spawn(signer::run(hub.clone()));
-        hub.inner.tasks.spawn(event_ttl::run(hub.clone()));
-        Ok(hub)
-    }
-
     /// Ends watches and tasks. The store stays open while someone holds a clone of it.
     pub async fn stop(&self) {
         self.inner.stop.cancel();
@@ -178,77 +84,6 @@ impl Hub {
             object["kind"] == kind.kind.as_str() && object["apiVersion"] == kind.api_version()
         })
     }
-
-    /// Creates an object unless one of that name exists.
-    ///
-    /// # Errors
-    /// The store rejects it.
-    pub async fn ensure_object(&self, object: &Value) -> Result<(), StartError> {
-        let Some(kind) = self.kind_of(object) else {
-            let name = object["kind"].as_str().unwrap_or_default().to_owned();
-            return Err(StartError::InvalidDefinition {
-                name,
-                reason: "the hub does not serve this kind".into(),
-            });
-        };
-        let namespace = object["metadata"]["namespace"].as_str();
-        let key = object::storage_key(kind, namespace, object::metadata_str(object, "name"));
-        if self.inner.store.get(&key).is_some() {
-            return Ok(());
-        }
-        let mut object = object.clone();
-        self.inner.admission(kind).apply_defaults(&mut object);
-        object::prepare_create(kind, &mut object, &new_server_metadata());
-        self.put(key, &object, Precondition::Absent).await
-    }
-
-    /// Stores the CRDs as read-only objects. A newer version replaces those of an older one.
-    async fn write_crds(&self, crds: &[Value]) -> Result<(), StartError> {
-        for crd in crds {
-            let Some(kind) = self.kind_of(crd) else { continue };
-            let key = object::storage_key(kind, None, object::metadata_str(crd, "name"));
-            let old = self.inner.store.get(&key);
-            let old = old.and_then(|entry| object::decode(&entry.value, entry.revision).ok());
-            let mut new = crd.clone();
-            object::prepare_create(kind, &mut new, &new_server_metadata());
-            new["status"] =
-                established_status(crd, object::metadata_str(&new, "creationTimestamp"));
-            if let Some(old) = &old {
-                for field in ["uid", "creationTimestamp", "generation"] {
-                    object::set_metadata_field(
-                        &mut new,
-                        field,
-                        Some(old["metadata"][field].clone()),
-                    );
-                }
-                new["status"] =
-                    established_status(crd, object::metadata_str(old, "creationTimestamp"));
-                if object::is_unchanged(old, &new) {
-                    continue;
-                }
-            }
-            self.put(key, &new, Precondition::Any).await?;
-        }
-        Ok(())
-    }
-
-    async fn put(
-        &self,
-        key: String,
-        object: &Value,
-        expect: Precondition,
-    ) -> Result<(), StartError> {
-        let bad = |error: serde_json::Error| StartError::InvalidDefinition {
-            name: object::metadata_str(object, "name").to_owned(),
-            reason: error.to_string(),
-        };
-        let value = object::encode(object).map_err(bad)?;
-        let op = StoreOp::Put { key: key.clone(), value, expect };
-        match self.inner.store.commit(vec![op]).await {
-            Ok(_) => Ok(()),
-            Err(source) => Err(StartError::Write { key, source }),
-        }
-    }
 }
 
 impl HubInner {
@@ -257,26 +92,6 @@ impl HubInner {
         static NONE: Admission = Admission::disabled();
         self.admissions.get(&(kind.group.clone(), kind.plural.clone())).unwrap_or(&NONE)
     }
-}
-
-fn build_registry(crds: &[Value]) -> Result<KindRegistry, StartError> {
-    let mut registry = KindRegistry::default();
-    for kind in built_in::kinds() {
-        registry.add(kind);
-    }
-    for crd in crds {
-        let kinds = built_in::from_crd(crd);
-        if kinds.is_empty() {
-            return Err(StartError::InvalidDefinition {
-                name: object::metadata_str(crd, "name").to_owned(),
-                reason: "no version is served".to_owned(),
-            });
-        }
-        for kind in kinds {
-            registry.add(kind);
-        }
-    }
-    Ok(registry)
 }
 
 /// Returns the metadata that only the server sets.
@@ -288,41 +103,4 @@ pub(crate) fn new_server_metadata() -> ServerMetadata {
 /// The current time in RFC 3339, in whole seconds.
 pub(crate) fn now_rfc3339() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// Returns a new Namespace object.
-#[must_use]
-pub fn namespace_object(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-        "spec": {"finalizers": ["kubernetes"]},
-        "status": {"phase": "Active"},
-    })
-}
-
-/// Returns the status of a CRD that is served.
-fn established_status(crd: &Value, since: &str) -> Value {
-    let condition = |kind: &str, reason: &str, message: &str| {
-        json!({
-            "type": kind, "status": "True", "reason": reason, "message": message,
-            "lastTransitionTime": since,
-        })
-    };
-    let versions: Vec<&Value> = crd["spec"]["versions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|version| version["storage"] == true)
-        .map(|version| &version["name"])
-        .collect();
-    json!({
-        "acceptedNames": crd["spec"]["names"],
-        "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ],
-        "storedVersions": versions,
-    })
 }

@@ -22,6 +22,7 @@ pub mod hub;
 pub mod json_path;
 pub mod kind_registry;
 pub mod metrics;
+pub mod name_validation;
 pub mod object;
 pub mod openapi;
 pub mod patch;
@@ -37,11 +38,14 @@ pub mod status;
 pub mod store;
 pub mod table;
 
+mod body;
 mod event_conversion;
 mod event_ttl;
 mod garbage_collector;
 mod hex;
 mod signer;
+mod startup;
 mod strategy;
 
-pub use hub::{Hub, HubConfig, StartError};
+pub use hub::Hub;
+pub use startup::{HubConfig, StartError, namespace_object};

@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::store::Store;
+use crate::store::{Store, duration_histogram};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct HubRequestLabels {
@@ -57,11 +57,6 @@ impl fmt::Debug for HubMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HubMetrics").finish_non_exhaustive()
     }
-}
-
-/// From 0.1 ms, a response from memory, to 10 s.
-pub(crate) fn duration_histogram() -> Histogram {
-    Histogram::new([0.0001, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0])
 }
 
 impl HubMetrics {

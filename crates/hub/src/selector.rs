@@ -4,7 +4,6 @@
 
 mod field;
 mod label;
-pub mod name_validation;
 
 pub use field::FieldSelector;
 pub use label::LabelSelector;

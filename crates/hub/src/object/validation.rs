@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use crate::kind_registry::ResourceKind;
-use crate::schema::FieldError;
-use crate::selector::name_validation::{
+use crate::name_validation::{
     validate_dns_label, validate_label_value, validate_qualified_name, validate_subdomain,
 };
+use crate::schema::FieldError;
 
 /// The syntax of a kind's object names.
 enum NameRule {

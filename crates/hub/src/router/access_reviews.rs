@@ -6,9 +6,10 @@ use axum::response::Response;
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::{BufferedRequest, body, response};
+use super::{BufferedRequest, response};
 use crate::auth::authorizer::{AuthorizationDecision, RequestAttributes};
 use crate::auth::{ADMIN_GROUP, UserInfo};
+use crate::body;
 use crate::hub::Hub;
 use crate::request::ResourcePath;
 use crate::status::ApiError;

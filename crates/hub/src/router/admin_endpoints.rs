@@ -8,10 +8,11 @@ use http::{Method, StatusCode, header};
 use serde_json::json;
 use tokio_util::io::ReaderStream;
 
-use super::{BufferedRequest, body, response};
+use super::{BufferedRequest, response};
 use crate::audit::AuditEvent;
 use crate::auth::tokens::{self, HubTokenRole};
 use crate::auth::{ADMIN_GROUP, UserInfo};
+use crate::body;
 use crate::hub::{Hub, now_rfc3339};
 use crate::random;
 use crate::status::ApiError;

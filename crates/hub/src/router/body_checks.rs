@@ -4,9 +4,9 @@
 
 use serde_json::Value;
 
-use super::body::{self, DecodeError, DecodedObject};
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response::decode_entry;
+use crate::body::{self, DecodeError, DecodedObject};
 use crate::hex;
 use crate::kind_registry::ResourceKind;
 use crate::object::{self, metadata_str};

@@ -4,12 +4,12 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::body::DecodedObject;
 use super::body_checks::{check_namespace, check_type, decode_object, set_namespace};
 use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
 use super::write::put_object;
+use crate::body::DecodedObject;
 use crate::hub::new_server_metadata;
 use crate::object::{self, ObjectPart, metadata_str};
 use crate::status::ApiError;

@@ -4,11 +4,11 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::body;
 use super::resource_request::ResourceRequest;
 use super::response::{self, ListMeta};
 use super::selection::Selection;
 use super::{read, write};
+use crate::body;
 use crate::deletion::{self, DeletionStep};
 use crate::hub::now_rfc3339;
 use crate::kind_registry::ResourceKind;

@@ -10,14 +10,12 @@
 
 mod access_reviews;
 mod admin_endpoints;
-mod body;
 mod body_checks;
 mod content_negotiation;
 mod create;
 mod delete;
 mod discovery_endpoints;
 mod offload;
-mod protobuf;
 mod read;
 mod resource_request;
 mod response;
@@ -36,10 +34,10 @@ use http::request::Parts;
 use http::{Method, header};
 
 use crate::auth::{UserInfo, tokens};
+use crate::body;
 use crate::hub::Hub;
 use crate::request::{self, RequestTarget};
 use crate::status::ApiError;
-pub(crate) use body::BodyReader;
 use resource_request::ResourceRequest;
 
 /// The peer of a connection. The server puts it into the extensions of each request.

@@ -6,13 +6,13 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::body::{self, DecodedObject};
 use super::body_checks::{check_same_type, check_type, check_uid, decode_object, set_namespace};
 use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
 use super::{create, read};
 use crate::admission;
+use crate::body::{self, DecodedObject};
 use crate::kind_registry::ResourceKind;
 use crate::object::{self, ObjectPart, metadata_str};
 use crate::patch::{self, PatchKind};

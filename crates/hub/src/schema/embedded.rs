@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::node::SchemaNode;
 use super::{FieldError, child_path};
-use crate::selector::name_validation;
+use crate::name_validation;
 
 /// Reports embedded objects without an apiVersion or kind.
 pub(super) fn validate(root: &SchemaNode, object: &Value) -> Vec<FieldError> {

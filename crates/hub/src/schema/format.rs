@@ -8,7 +8,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use regex::Regex;
 
-use crate::selector::name_validation;
+use crate::name_validation;
 
 /// Base64 with padding, as Go's standard encoding.
 static BASE64: LazyLock<GeneralPurpose> = LazyLock::new(|| {

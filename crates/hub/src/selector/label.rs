@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::name_validation;
+use crate::name_validation;
 use crate::schema::FieldError;
 use crate::status::ApiError;
 

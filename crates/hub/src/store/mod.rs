@@ -55,12 +55,16 @@ pub use types::{
 };
 pub use watch::StoreWatch;
 
-use crate::metrics;
 use data_file::FileControl;
 use disk::DiskStorage;
 use state::StoreState;
 use watch::SharedState;
 use writer::{PendingTransaction, StoreWriter, WriterCommand};
+
+/// Buckets from 0.1 ms, a response from memory, to 10 s. Requests and commits use the same, so that they compare.
+pub(crate) fn duration_histogram() -> Histogram {
+    Histogram::new([0.0001, 0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0])
+}
 
 /// The store. A clone is the same store; dropping the last one closes it.
 #[derive(Clone, Debug)]
@@ -136,7 +140,7 @@ impl Store {
             shared,
             writer: Some(sender),
             writable,
-            commit_duration: metrics::duration_histogram(),
+            commit_duration: duration_histogram(),
             data_file: file,
             thread: Mutex::new(thread),
         };

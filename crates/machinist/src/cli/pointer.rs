@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use machinist_core::user_data::{PointerVersion, manual, pointer_config};
-use machinist_hub::selector::name_validation::validate_dns_label;
+use machinist_hub::name_validation::validate_dns_label;
 
 use super::{CommandOutcome, output};
 use crate::controller::EndpointFiles;

@@ -17,35 +17,14 @@ use std::path::Path;
 use allowed::{CORE, HUB, MACHINIST, Table};
 use edges::{Edges, edges_of_crate};
 
-/// Marks an edge of a table that exists but should not. It may lead to a line below.
-const VIOLATION: char = '!';
-
 type Graph<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// A table as a graph, violations included.
+/// A table as a graph.
 fn parse(table: Table) -> Graph<'static> {
     let mut graph = Graph::new();
     for (module, uses) in table {
-        let uses = uses.split_whitespace().map(|used| used.trim_start_matches(VIOLATION));
-        let previous = graph.insert(*module, uses.collect());
+        let previous = graph.insert(*module, uses.split_whitespace().collect());
         assert!(previous.is_none(), "{module} is listed twice");
-    }
-    graph
-}
-
-/// The edges that a table marks as violations.
-fn violations(table: Table) -> BTreeSet<(&'static str, &'static str)> {
-    let marked = table.iter().flat_map(|(module, uses)| {
-        let marked = uses.split_whitespace().filter_map(|used| used.strip_prefix(VIOLATION));
-        marked.map(|used| (*module, used))
-    });
-    marked.collect()
-}
-
-/// A graph without some of its edges.
-fn without<'a>(mut graph: Graph<'a>, removed: &BTreeSet<(&str, &str)>) -> Graph<'a> {
-    for (module, uses) in &mut graph {
-        uses.retain(|used| !removed.contains(&(*module, *used)));
     }
     graph
 }
@@ -67,18 +46,16 @@ fn order<'a>(graph: &Graph<'a>) -> (Vec<&'a str>, Vec<&'a str>) {
     }
 }
 
-/// Prints the table that matches the code, with the marks of the present one.
-fn print_table(name: &str, found: &Edges, marked: &BTreeSet<(&str, &str)>) {
+/// Prints the table that matches the code.
+fn print_table(name: &str, found: &Edges) {
     let graph: Graph<'_> = found
         .iter()
         .map(|(module, uses)| (module.as_str(), uses.keys().map(String::as_str).collect()))
         .collect();
-    let (ordered, in_cycles) = order(&without(graph.clone(), marked));
+    let (ordered, in_cycles) = order(&graph);
     println!("pub(crate) const {}: Table = &[", name.to_uppercase());
     for module in ordered.into_iter().chain(in_cycles) {
-        let mark = |used: &&str| if marked.contains(&(module, *used)) { "!" } else { "" };
-        let uses: Vec<String> =
-            graph[module].iter().map(|used| format!("{}{used}", mark(used))).collect();
+        let uses: Vec<&str> = graph[module].iter().copied().collect();
         println!("    ({module:?}, {:?}),", uses.join(" "));
     }
     println!("];\n");
@@ -86,7 +63,7 @@ fn print_table(name: &str, found: &Edges, marked: &BTreeSet<(&str, &str)>) {
 
 /// The edges of a table that lead to a line below: without them there is no cycle.
 fn order_faults(table: Table) -> Vec<String> {
-    let graph = without(parse(table), &violations(table));
+    let graph = parse(table);
     let mut above = BTreeSet::new();
     let mut faults = Vec::new();
     for (module, _) in table {
@@ -101,9 +78,9 @@ fn order_faults(table: Table) -> Vec<String> {
 /// Compares the code of a crate with its table.
 fn check(name: &str, table: Table) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
-    let (found, allowed, marked) = (edges_of_crate(&root), parse(table), violations(table));
+    let (found, allowed) = (edges_of_crate(&root), parse(table));
     if std::env::var_os("MACHINIST_UPDATE").is_some() {
-        print_table(name, &found, &marked);
+        print_table(name, &found);
         return;
     }
     let mut faults = Vec::new();
@@ -145,17 +122,11 @@ fn layers_of_machinist() {
     check("machinist", MACHINIST);
 }
 
-/// Core decides without exceptions: no edge of it is tolerated as a violation.
-#[test]
-fn core_has_no_violations() {
-    assert!(violations(CORE).is_empty());
-}
-
 /// The processes meet through API objects, never through each other's code.
 #[test]
 fn processes_do_not_import_each_other() {
     const PROCESSES: [&str; 5] = ["controller", "daemon", "enrol", "operator", "server"];
-    let allowed = without(parse(MACHINIST), &violations(MACHINIST));
+    let allowed = parse(MACHINIST);
     for process in PROCESSES {
         for other in PROCESSES.iter().filter(|other| **other != process) {
             assert!(!allowed[process].contains(other), "{process} may not use {other}");

@@ -1,7 +1,7 @@
 //! A controller whose role lacks a verb names it, in its log and in `/readyz`. Against a real kube-apiserver: its messages
 //! name verb, resource and API group.
 
-use super::site::openshift_pool;
+use super::fixture::openshift_pool;
 use anyhow::ensure;
 use machinist_e2e::cluster::Cluster;
 use machinist_e2e::http_get::http_get;

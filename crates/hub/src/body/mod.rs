@@ -2,6 +2,8 @@
 //!
 //! Called by the router before a handler runs. `body_checks` compares the result with the request.
 
+mod protobuf;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +15,10 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::protobuf;
 use crate::status::ApiError;
 
 /// The largest accepted body.
-pub(super) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
 /// A body must arrive within this time.
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -36,7 +37,7 @@ const MAX_DISCARDED_BYTES: usize = 32 << 20;
 
 /// A body and its share of the budget.
 #[derive(Debug, Default)]
-pub(super) struct BufferedBody {
+pub(crate) struct BufferedBody {
     bytes: Bytes,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -67,7 +68,7 @@ impl Default for BodyReader {
 
 impl BodyReader {
     /// Reads a body to its end.
-    pub(super) async fn read(&self, body: Body) -> Result<BufferedBody, ApiError> {
+    pub(crate) async fn read(&self, body: Body) -> Result<BufferedBody, ApiError> {
         match tokio::time::timeout(BODY_READ_TIMEOUT, self.collect(body)).await {
             Ok(whole) => whole,
             Err(_) => Err(ApiError::bad_request("timed out reading the request body")),
@@ -113,16 +114,16 @@ impl BodyReader {
 
 /// A decoded request body.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct DecodedObject {
+pub(crate) struct DecodedObject {
     /// The object.
-    pub(super) value: Value,
+    pub(crate) value: Value,
     /// Fields that occurred twice. The last value counts.
-    pub(super) duplicates: Vec<String>,
+    pub(crate) duplicates: Vec<String>,
 }
 
 /// Why a body cannot be decoded. The texts are those of a Kubernetes API server.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum DecodeError {
+pub(crate) enum DecodeError {
     #[error("couldn't get version/kind; json parse error: {0}")]
     Json(#[from] serde_json::Error),
     #[error("yaml: {0}")]
@@ -141,7 +142,7 @@ impl From<DecodeError> for ApiError {
 }
 
 /// Decodes an object by its media type.
-pub(super) fn decode(
+pub(crate) fn decode(
     content_type: Option<&str>,
     body: &[u8],
 ) -> Result<DecodedObject, DecodeError> {
@@ -157,12 +158,12 @@ pub(super) fn decode(
 }
 
 /// The media type without its parameters.
-pub(super) fn media_type(content_type: Option<&str>) -> &str {
+pub(crate) fn media_type(content_type: Option<&str>) -> &str {
     content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim()
 }
 
 /// Decodes JSON and records duplicate fields.
-pub(super) fn decode_json(body: &[u8]) -> Result<DecodedObject, serde_json::Error> {
+pub(crate) fn decode_json(body: &[u8]) -> Result<DecodedObject, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let mut state = DecodeState::default();
     let value = ValueSeed(&mut state).deserialize(&mut deserializer)?;
