@@ -14,10 +14,10 @@ E2E_THREADS ?= $(shell nproc)
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-up: ## Build machinist, start the hub and apply an example
+up: ## Build machinist, start a hub and one machine, and configure it (needs no root)
 	scripts/up
 
-down: ## Stop the hub
+down: ## Stop the hub and the machine; their data stays
 	scripts/up stop
 
 demo: ## Run the demo: three machines, a rollout, a bad config that is rolled back (a minute)
