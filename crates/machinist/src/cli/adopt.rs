@@ -23,7 +23,7 @@ use crate::manifests::{self, ManifestDocument};
 /// pool has. Nothing is written. The exit code is 3 if a pool would change.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist adopt --check\n\n\
-        Others:\n  machinist adopt --check -f collected/ -o json")]
+        More examples:\n  machinist adopt --check -f collected/ -o json")]
 pub(super) struct Adopt {
     /// Check and write nothing. Required, because it is all that this command does
     #[arg(long, required = true)]

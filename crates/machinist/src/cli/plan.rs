@@ -35,7 +35,7 @@ const MAX_NAMED_MACHINES: usize = 5;
 /// refuse the change or a pool cannot be rendered.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist plan -f examples/chrony.yaml\n\n\
-        Others:\n  machinist plan --delete mc/50-worker-chrony -o json")]
+        More examples:\n  machinist plan --delete mc/50-worker-chrony -o json")]
 pub(super) struct PlanArgs {
     /// The new MachineConfigs and MachineConfigPools: a file, a directory, or - for standard input
     /// (repeatable)

@@ -31,7 +31,7 @@ const MAX_NAMED_MACHINES: usize = 5;
 /// changes, or until the rollback is undone. A rollback that is not possible is refused with exit code 3.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist rollback worker\n\n\
-        Others:\n  machinist rollback worker --undo")]
+        More examples:\n  machinist rollback worker --undo")]
 pub(super) struct RollbackArgs {
     /// The pool to roll back
     pool: String,
@@ -138,7 +138,7 @@ impl RollbackArgs {
         write(session, pool, Value::Null, Value::Null).await?;
         let from = PoolRollback::from_annotations(pool)
             .map_or_else(|| "the config of its MachineConfigs".to_owned(), |b| b.from);
-        let text = format!("{} leaves the rollback and gets {from}\n{}", self.pool, paused(pool));
+        let text = format!("the rollback is undone; {} gets {from}\n{}", self.pool, paused(pool));
         output::print(&text)?;
         Ok(CommandOutcome::Done)
     }

@@ -196,13 +196,14 @@ fn banner(
          \x20 export KUBECONFIG={}\n\
          \x20 kubectl get machineconfigpools\n\
          \x20 kubectl apply -f examples/chrony.yaml\n\
-         \x20 machinist hub backup hub.backup\n\n\
+         \x20 machinist hub backup --data-dir {} hub.backup\n\n\
          Ctrl-C stops the hub.\n",
         kubeconfig::url(address),
         kubeconfig_path.display(),
         directory.path().display(),
         directory.audit().display(),
         kubeconfig_path.display(),
+        directory.path().display(),
     )
 }
 

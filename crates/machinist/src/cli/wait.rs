@@ -19,7 +19,7 @@ use super::{CommandOutcome, output};
 /// error shows the current state.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist wait mcp worker --for=create --timeout=30s\n\n\
-        Others:\n  machinist wait mcp --all --for=condition=Updated --timeout=10m\n  \
+        More examples:\n  machinist wait mcp --all --for=condition=Updated --timeout=10m\n  \
         machinist wait mcp/worker --for=jsonpath='{.spec.paused}'=true")]
 pub(super) struct WaitArgs {
     /// A kind and names (mcp worker), or objects with their kinds (mcp/worker node/a)

@@ -31,7 +31,7 @@ pub(crate) struct ChangePreview {
     /// The new config.
     pub(crate) to: String,
     /// What would change in the operating system.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "os", skip_serializing_if = "Vec::is_empty")]
     pub(crate) os_changes: Vec<String>,
     /// Why the machine would refuse it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -41,6 +41,7 @@ pub(crate) struct ChangePreview {
     /// The actions after that.
     pub(crate) actions: Vec<DisruptionAction>,
     /// Whether the machine would be drained first.
+    #[serde(rename = "drain")]
     pub(crate) needs_drain: bool,
     /// What would be left out or is unusual.
     #[serde(skip_serializing_if = "Vec::is_empty")]

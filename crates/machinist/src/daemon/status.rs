@@ -79,6 +79,7 @@ pub(crate) struct IncompleteChange {
     /// The actions that are left to do.
     pub(crate) actions: String,
     /// Whether the machine has to reboot.
+    #[serde(rename = "needsRestart")]
     pub(crate) needs_reboot: bool,
 }
 
@@ -87,6 +88,7 @@ pub(crate) struct IncompleteChange {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MachineOsStatus {
     /// `ostree`, `rpm-ostree`, `bootc` or `plain`.
+    #[serde(rename = "backEnd")]
     pub(crate) backend: &'static str,
     /// Why this backend.
     pub(crate) reason: String,
@@ -129,6 +131,7 @@ pub(crate) struct MachineStatus {
     /// Whether a change was interrupted and has to be recovered.
     pub(crate) interrupted: bool,
     /// Whether the force file asks to rewrite everything.
+    #[serde(rename = "force")]
     pub(crate) force_rewrite: bool,
     /// How the disk differs from its config.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,7 +140,7 @@ pub(crate) struct MachineStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) findings: Vec<DriftFinding>,
     /// The config that the machine rolled back from, and why.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "failed", skip_serializing_if = "Option::is_none")]
     pub(crate) failed_config: Option<String>,
 }
 

@@ -45,6 +45,7 @@ impl fmt::Display for Recovery {
 #[serde(rename_all = "camelCase")]
 pub enum RecoveryOutcome {
     /// The root is as it was before the change.
+    #[serde(rename = "undone")]
     RolledBack,
     /// The change was complete; its leftovers were removed.
     Finished,
@@ -65,8 +66,10 @@ pub struct FsChange {
 #[serde(rename_all = "camelCase")]
 pub enum FsAction {
     /// A directory is created.
+    #[serde(rename = "makeFolder")] // words: keep, scripts read it
     MakeDirectory,
     /// A new file is written.
+    #[serde(rename = "write")]
     Create,
     /// A file or link is replaced.
     Replace,

@@ -32,7 +32,7 @@ use crate::manifests::{self, ManifestDocument};
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example:\n  machinist rollout explain worker -f examples/rollout/worker.yaml\n\n\
-        Others:\n  machinist rollout explain worker -o json"
+        More examples:\n  machinist rollout explain worker -o json"
 )]
 pub(in crate::cli) struct RolloutExplainArgs {
     /// The pool

@@ -35,6 +35,7 @@ pub(super) enum PoolState {
     /// The rollout waits for a maintenance window, a soak time or an administrator.
     Halted,
     /// The config or the settings of the pool are invalid: an administrator must act.
+    #[serde(rename = "bad")]
     Invalid,
     /// There is nothing to roll out.
     Empty,
@@ -50,8 +51,10 @@ pub(super) struct MachineCounts {
     /// Machines that are updating.
     pub(super) working: usize,
     /// Machines that wait for permission to reboot.
+    #[serde(rename = "restartPending")]
     pub(super) reboot_pending: usize,
     /// Machines that failed on the config.
+    #[serde(rename = "failing")]
     pub(super) degraded: usize,
     /// Machines that are not ready, with or without the config.
     pub(super) not_ready: usize,

@@ -21,7 +21,7 @@ use crate::cli::{CommandOutcome, cluster, output};
 /// stopped a pool and no machine is updating any more (exit code 3).
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist rollout status worker\n\n\
-        Others:\n  machinist rollout status worker master --watch")]
+        More examples:\n  machinist rollout status worker master --watch")]
 pub(in crate::cli) struct RolloutStatusArgs {
     /// The pools to show
     #[arg(value_name = "POOL", required = true)]

@@ -12,6 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use machinist_core::os::manifest::image_architecture;
 use serde_json::{Value, json};
 
 use super::own_node::with_timeout;
@@ -136,7 +137,7 @@ fn system_info(root: &Path) -> NodeSystemInfo {
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let machine = host("etc/machine-id");
     NodeSystemInfo {
-        architecture: std::env::consts::ARCH.to_owned(),
+        architecture: image_architecture(std::env::consts::ARCH).to_owned(),
         operating_system: std::env::consts::OS.to_owned(),
         boot_id: text("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
         kernel_version: text("/proc/sys/kernel/osrelease").unwrap_or_default(),

@@ -27,6 +27,7 @@ const AT_BOOT_VERSION: u32 = 1;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct ArgumentsAtBoot {
+    #[serde(rename = "boot")]
     boot_id: String,
     text: Option<String>,
 }
