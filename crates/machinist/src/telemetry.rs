@@ -15,10 +15,13 @@ pub enum LogFormat {
     Json,
 }
 
+/// kube-runtime warns on every failed attempt of a watch; our caches warn once per change of failure.
+const DEFAULT_FILTER: &str = "info,kube_runtime=error";
+
 /// Sends log lines to standard error. `MACHINIST_LOG` selects them by level and module.
 pub fn init_logging(format: LogFormat) {
     let filter =
-        EnvFilter::try_from_env("MACHINIST_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+        EnvFilter::try_from_env("MACHINIST_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // A second call fails and changes nothing: the first logger stays in use.
     let _ = match format {

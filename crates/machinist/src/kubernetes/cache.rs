@@ -123,6 +123,7 @@ where
                     tracing::info!(%kind, "the API server does not serve this kind");
                     self.notify();
                 }
+                failures.succeeded(TASK, &object);
                 tokio::time::sleep(not_served_backoff).await;
                 not_served_backoff = (not_served_backoff * 2).min(MAX_NOT_SERVED_BACKOFF);
                 continue;

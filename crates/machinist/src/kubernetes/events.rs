@@ -105,6 +105,7 @@ async fn write(client: Client, mut receiver: mpsc::Receiver<PendingEvent>, failu
             let patch = Patch::Merge(json!({"count": *count, "lastTimestamp": now}));
             // An event that has expired is created again.
             if api.patch(name, &PatchParams::default(), &patch).await.is_ok() {
+                failures.succeeded(TASK, "");
                 continue;
             }
         }

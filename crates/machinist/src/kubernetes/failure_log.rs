@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -18,11 +19,15 @@ const PERSISTENT_AFTER: u32 = 3;
 /// What is done, and to which object; the object is empty where there is none.
 type TaskKey = (&'static str, String);
 
+/// A failure that nobody has reported for so long is over: its object is gone, or the task needs no retry any more.
+const EXPIRES_AFTER: Duration = Duration::from_secs(600);
+
 #[derive(Debug)]
 struct Failure {
     error: String,
-    /// How often in a row the task failed with this text.
+    /// How often in a row the task failed. A change of the text does not make a failure younger.
     attempts: u32,
+    reported_at: Instant,
 }
 
 /// What a failed attempt means to whoever reports it.
@@ -64,15 +69,18 @@ impl Default for Inner {
 impl FailureLog {
     /// Reports a failed attempt. `task` is a verb phrase such as "write the pool status"; `object` names what it is about.
     pub(crate) fn failed(&self, task: &'static str, object: &str, error: &str) -> FailureState {
+        let now = Instant::now();
         let mut failures = self.inner.failures.lock();
+        let has_expired = expire(&mut failures, now);
         let failure = failures
             .entry((task, object.to_owned()))
-            .or_insert_with(|| Failure { error: String::new(), attempts: 0 });
+            .or_insert_with(|| Failure { error: String::new(), attempts: 0, reported_at: now });
         let is_new = failure.error != error;
         if is_new {
-            *failure = Failure { error: error.to_owned(), attempts: 0 };
+            error.clone_into(&mut failure.error);
         }
         failure.attempts = failure.attempts.saturating_add(1);
+        failure.reported_at = now;
         let state = match failure.attempts {
             attempts if attempts < PERSISTENT_AFTER => FailureState::Recent,
             PERSISTENT_AFTER => FailureState::BecamePersistent,
@@ -80,6 +88,8 @@ impl FailureLog {
         };
         if is_new {
             tracing::warn!(task, object, error, "a task fails and is retried");
+        }
+        if is_new || has_expired {
             self.publish(&failures);
         }
         state
@@ -88,8 +98,15 @@ impl FailureLog {
     /// Reports a successful attempt.
     pub(crate) fn succeeded(&self, task: &'static str, object: &str) {
         let mut failures = self.inner.failures.lock();
-        if failures.remove(&(task, object.to_owned())).is_some() {
+        if failures.is_empty() {
+            return;
+        }
+        let has_expired = expire(&mut failures, Instant::now());
+        let has_recovered = failures.remove(&(task, object.to_owned())).is_some();
+        if has_recovered {
             tracing::info!(task, object, "a task works again");
+        }
+        if has_recovered || has_expired {
             self.publish(&failures);
         }
     }
@@ -113,6 +130,13 @@ impl FailureLog {
         };
         self.inner.lines.send_replace(failures.iter().map(line).collect());
     }
+}
+
+/// Drops the failures that nobody has reported lately. Returns whether there were any.
+fn expire(failures: &mut BTreeMap<TaskKey, Failure>, now: Instant) -> bool {
+    let before = failures.len();
+    failures.retain(|_, failure| now.duration_since(failure.reported_at) < EXPIRES_AFTER);
+    failures.len() != before
 }
 
 #[cfg(test)]
@@ -147,6 +171,17 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_that_is_no_longer_reported_expires() {
+        let mut failures = BTreeMap::new();
+        let reported_at = Instant::now();
+        let failure = Failure { error: "x".to_owned(), attempts: 1, reported_at };
+        failures.insert(("drain", "gone".to_owned()), failure);
+        assert!(!expire(&mut failures, reported_at + EXPIRES_AFTER / 2));
+        assert!(expire(&mut failures, reported_at + EXPIRES_AFTER));
+        assert!(failures.is_empty());
+    }
+
+    #[test]
     fn objects_fail_one_by_one() {
         let log = FailureLog::default();
         log.failed("write the pool status", "worker", "a");
@@ -158,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_becomes_persistent_once_and_another_text_begins_again() {
+    fn a_failure_becomes_persistent_once_whatever_its_text() {
         let log = FailureLog::default();
         let states: Vec<_> = (0..4).map(|_| log.failed("a", "", "x")).collect();
         let expected = [
@@ -168,7 +203,7 @@ mod tests {
             FailureState::Persistent,
         ];
         assert_eq!(states, expected);
-        assert_eq!(log.failed("a", "", "y"), FailureState::Recent);
+        assert_eq!(log.failed("a", "", "y"), FailureState::Persistent);
         assert!(!FailureState::Recent.is_persistent());
         assert!(FailureState::BecamePersistent.is_persistent());
     }

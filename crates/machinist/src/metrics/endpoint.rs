@@ -49,8 +49,8 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// Failures make a process unready only until it leads: a leader that cannot write one object still does the rest of its
-    /// work, and nobody else could do it better.
+    /// Failures make a process unready only while it starts. A leader that cannot write one object still does the rest of
+    /// its work, and a standby that could not do one thing would still be better than no leader.
     fn response(&self) -> (StatusCode, String) {
         let health = *self.health.borrow();
         let (status, text) = health.status();
@@ -59,8 +59,8 @@ impl Readiness {
             return (status, text.to_owned());
         }
         let status = match health {
-            ProcessHealth::Leading => status,
-            ProcessHealth::Starting | ProcessHealth::Standby => StatusCode::SERVICE_UNAVAILABLE,
+            ProcessHealth::Leading | ProcessHealth::Standby => status,
+            ProcessHealth::Starting => StatusCode::SERVICE_UNAVAILABLE,
         };
         (status, format!("{text}; failing:\n{}\n", failures.join("\n")))
     }
@@ -105,14 +105,16 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_named_and_keep_a_process_from_becoming_ready() {
+    fn failures_are_named_and_keep_a_starting_process_from_becoming_ready() {
         let (health, failures) =
             (watch::Sender::new(ProcessHealth::Standby), watch::Sender::new(Vec::new()));
         let readiness = Readiness { health: health.subscribe(), failures: failures.subscribe() };
         assert_eq!(readiness.response(), (StatusCode::OK, "standing by".to_owned()));
         failures.send_replace(vec!["list nodes: forbidden".to_owned()]);
         let text = "standing by; failing:\nlist nodes: forbidden\n".to_owned();
-        assert_eq!(readiness.response(), (StatusCode::SERVICE_UNAVAILABLE, text));
+        assert_eq!(readiness.response(), (StatusCode::OK, text));
+        health.send_replace(ProcessHealth::Starting);
+        assert_eq!(readiness.response().0, StatusCode::SERVICE_UNAVAILABLE);
         health.send_replace(ProcessHealth::Leading);
         assert_eq!(readiness.response().0, StatusCode::OK);
         assert!(readiness.response().1.starts_with("leading; failing:"));

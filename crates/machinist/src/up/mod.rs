@@ -166,7 +166,6 @@ pub struct RunningSystem {
     certificate: HubServingCertificate,
     server: tokio::task::JoinHandle<()>,
     controller: tokio::task::JoinHandle<()>,
-    controller_health: watch::Sender<ProcessHealth>,
     config_server: Option<tokio::task::JoinHandle<Result<()>>>,
     config_server_certificate: tls::ConfigServerCertificate,
     stopping: CancellationToken,
@@ -245,7 +244,6 @@ impl RunningSystem {
             // Checked here, because an error in the controller would only be a log line.
             listen::bind(address, "--metrics-listen").await?;
         }
-        let health = watch::Sender::default();
         let mut extra_metrics = vec![hub_metrics(&hub)];
         extra_metrics.extend(serves_configs.then(|| metrics.source()));
         let (templates, metrics_listen) = (Arc::clone(&config.templates), config.metrics_listen);
@@ -255,7 +253,7 @@ impl RunningSystem {
             user_data,
             metrics_listen,
             extra_metrics,
-            health.clone(),
+            watch::Sender::default(),
             stopping.clone(),
         );
         let controller = tokio::spawn(running);
@@ -267,7 +265,6 @@ impl RunningSystem {
             certificate,
             server,
             controller,
-            controller_health: health,
             config_server,
             config_server_certificate,
             stopping,
@@ -306,15 +303,10 @@ impl RunningSystem {
         }
     }
 
-    /// Reports readiness once the controller leads with full caches, and feeds the watchdog while the
-    /// store can be read and the API is served.
+    /// Reports readiness, since the API is served, and feeds the watchdog while the store can be read and the API is
+    /// served. It does not wait for the controller: a hub whose controller has trouble still has to answer.
     fn notify_systemd(&self) {
-        let mut health = self.controller_health.subscribe();
-        tokio::spawn(async move {
-            if health.wait_for(|health| *health == ProcessHealth::Leading).await.is_ok() {
-                systemd_notify::ready();
-            }
-        });
+        systemd_notify::ready();
         let (store, server) = (self.store.clone(), self.server.abort_handle());
         let stopping = self.stopping.clone();
         systemd_notify::start_watchdog(move || {

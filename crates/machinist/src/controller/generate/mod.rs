@@ -119,9 +119,9 @@ impl<'a> GeneratePass<'a> {
                 return false;
             }
             // After a conflict the watch brings the newer object, and another pass with it.
-            Err(error) if error.is_conflict() || matches!(error, WriteError::NotLeading) => {
-                return false;
-            }
+            Err(error) if error.is_conflict() => return false,
+            // The lease may be renewed late, within the same term: then this pass is repeated.
+            Err(WriteError::NotLeading) => return true,
             Err(error) => error.to_string(),
         };
         if failures.failed(TASK, driver, &error).is_persistent() {

@@ -16,6 +16,7 @@ use machinist_core::os::manifest::image_architecture;
 use serde_json::{Value, json};
 
 use super::own_node::with_timeout;
+use crate::kubernetes::failure_log::FailureLog;
 
 /// How often the Node is reported as ready.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(300);
@@ -76,11 +77,14 @@ impl NodeHeartbeat {
 
     /// Reports the machine as ready, forever.
     pub(super) async fn run(self) {
+        const TASK: &str = "report the machine as ready";
+        let failures = FailureLog::default();
         loop {
             tokio::time::sleep(HEARTBEAT_INTERVAL).await;
             let ready = ready_condition(true, "the daemon of the machine runs");
-            if let Err(error) = self.patch_status(json!({"conditions": [ready]})).await {
-                tracing::debug!(error = %format_args!("{error:#}"), "cannot report the machine as ready");
+            match self.patch_status(json!({"conditions": [ready]})).await {
+                Ok(()) => failures.succeeded(TASK, ""),
+                Err(error) => drop(failures.failed(TASK, "", &format!("{error:#}"))),
             }
         }
     }

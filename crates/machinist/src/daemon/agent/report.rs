@@ -18,6 +18,8 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::kubernetes::failure_log::FailureLog;
+
 /// The source of events.
 const COMPONENT: &str = "machineconfigdaemon";
 /// The namespace of events about objects without one.
@@ -82,7 +84,8 @@ impl Reporter {
 }
 
 async fn run_writer(client: Client, mut receiver: mpsc::UnboundedReceiver<ReportMessage>) {
-    let mut writer = ReportWriter { client, cached: None };
+    const TASK: &str = "write a report";
+    let (mut writer, failures) = (ReportWriter { client, cached: None }, FailureLog::default());
     while let Some(message) = receiver.recv().await {
         let result = match message {
             ReportMessage::Flush(done) => {
@@ -98,9 +101,9 @@ async fn run_writer(client: Client, mut receiver: mpsc::UnboundedReceiver<Report
             }
         };
         match result {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "cannot write a report"),
-            Err(_) => tracing::debug!("a report timed out"),
+            Ok(Ok(())) => failures.succeeded(TASK, ""),
+            Ok(Err(error)) => drop(failures.failed(TASK, "", &format!("{error:#}"))),
+            Err(_) => drop(failures.failed(TASK, "", "the API server does not respond")),
         }
     }
 }
