@@ -91,7 +91,7 @@ fn namespaces(api_server: &ApiServer) {
         &["get", "-A", "configmaps", "--field-selector", "metadata.name=settings"],
     );
     assert!(
-        found.starts_with("NAMESPACE   NAME       DATA   AGE\ncomfort     settings   1 "),
+        found.starts_with("NAMESPACE   NAME       DATA   AGE\nparity      settings   1 "),
         "{found}"
     );
     let own = manifest(
