@@ -67,13 +67,19 @@ fn the_example_is_shown_once_and_user_changes_stay() {
     fixture.machinist(&["delete", "mc", "50-worker-banner"]);
     let second = fixture.up();
     assert!(second.contains("stays as it is"), "{second}");
-    assert!(!fixture.machinist(&["get", "mc"]).contains("50-worker-banner"), "it was applied again");
+    assert!(
+        !fixture.machinist(&["get", "mc"]).contains("50-worker-banner"),
+        "it was applied again"
+    );
 
     let stopped = fixture.script(&["stop"]);
     assert!(stopped.status.success(), "{stopped:?}");
     let third = fixture.up();
     assert!(third.contains("stays as it is"), "{third}");
-    assert!(!fixture.machinist(&["get", "mc"]).contains("50-worker-banner"), "it was applied again");
+    assert!(
+        !fixture.machinist(&["get", "mc"]).contains("50-worker-banner"),
+        "it was applied again"
+    );
 }
 
 #[test]

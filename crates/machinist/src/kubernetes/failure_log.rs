@@ -72,9 +72,11 @@ impl FailureLog {
         let now = Instant::now();
         let mut failures = self.inner.failures.lock();
         let has_expired = expire(&mut failures, now);
-        let failure = failures
-            .entry((task, object.to_owned()))
-            .or_insert_with(|| Failure { error: String::new(), attempts: 0, reported_at: now });
+        let failure = failures.entry((task, object.to_owned())).or_insert_with(|| Failure {
+            error: String::new(),
+            attempts: 0,
+            reported_at: now,
+        });
         let is_new = failure.error != error;
         if is_new {
             error.clone_into(&mut failure.error);
