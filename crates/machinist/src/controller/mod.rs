@@ -106,6 +106,8 @@ pub async fn run(
             ensure_namespaces(&client, &options, &failures).await;
             health.send_replace(ProcessHealth::Standby);
             let lead = elector.acquire().await;
+            // A leader that cannot fill its caches does nothing: not ready until it can.
+            health.send_replace(ProcessHealth::Starting);
             tracing::info!(identity = options.election.identity, "leading");
             metrics.set_leading(true);
             let mut term = JoinSet::new();

@@ -101,7 +101,7 @@ fn namespaces(api_server: &ApiServer) {
     );
     assert!(
         machinist_fails(api_server, &["apply", "-n", "default", "-f", &own], 1)
-            .contains("leave one out")
+            .contains("remove one")
     );
     let gone = machinist(api_server, &["delete", "-f", &own]);
     assert_eq!(gone, "configmap \"settings\" deleted from parity namespace\n");
@@ -115,7 +115,7 @@ fn all_or_nothing(api_server: &ApiServer) {
     let file = manifest(api_server, "unknown.yaml", &unknown);
     let output = machinist_fails(api_server, &["apply", "-f", &file], 1);
     for part in
-        ["document 2", "Nothing/a", "no kind Nothing in example.com/v1", "nothing was changed"]
+        ["document 2", "Nothing/a", "does not serve Nothing in example.com/v1", "nothing was changed"]
     {
         assert!(output.contains(part), "{part}: {output}");
     }
