@@ -114,9 +114,12 @@ fn all_or_nothing(api_server: &ApiServer) {
     );
     let file = manifest(api_server, "unknown.yaml", &unknown);
     let output = machinist_fails(api_server, &["apply", "-f", &file], 1);
-    for part in
-        ["document 2", "Nothing/a", "does not serve Nothing in example.com/v1", "nothing was changed"]
-    {
+    for part in [
+        "document 2",
+        "Nothing/a",
+        "does not serve Nothing in example.com/v1",
+        "nothing was changed",
+    ] {
         assert!(output.contains(part), "{part}: {output}");
     }
     machinist_fails(api_server, &["get", "mc", "50-never"], 1);
