@@ -36,7 +36,7 @@ use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
 use crate::data_dir::DataDirectory;
 use crate::kubernetes::lease::ElectionConfig;
 use crate::listen;
-use crate::metrics::{MetricsSource, ProcessHealth};
+use crate::metrics::MetricsSource;
 use crate::server::{ListenAddresses, ServerMetrics, tls};
 use crate::systemd_notify;
 use pki::Pki;
@@ -61,7 +61,6 @@ async fn run_controller(
     user_data: Option<UserData>,
     metrics_listen: Option<SocketAddr>,
     extra_metrics: Vec<MetricsSource>,
-    health: watch::Sender<ProcessHealth>,
     stop: CancellationToken,
 ) {
     let user = UserInfo::new("machinist:controller", [CONTROLLER_GROUP.to_owned()]);
@@ -79,7 +78,7 @@ async fn run_controller(
         metrics_listen,
         extra_metrics,
         user_data,
-        health,
+        health: watch::Sender::default(),
     };
     if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
         tracing::error!(error = format!("{error:#}"), "the controller failed");
@@ -179,6 +178,21 @@ pub struct RunningSystem {
     pub is_new: bool,
 }
 
+/// What the hub serves, and who signs for it.
+fn hub_config(config: &UpConfig, ca: CertificateAuthority) -> Result<HubConfig> {
+    let audit = config.directory.audit();
+    Ok(HubConfig {
+        crds: initial_objects::crd_objects()?,
+        rules: initial_objects::machine_rules(),
+        namespaces: initial_objects::namespaces(),
+        audit: AuditLog::to_file(&audit)
+            .with_context(|| format!("cannot write {}", audit.display()))?,
+        ca: Some(ca),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..HubConfig::default()
+    })
+}
+
 impl RunningSystem {
     /// Starts all components.
     ///
@@ -200,17 +214,8 @@ impl RunningSystem {
         let address = listener.local_addr()?;
         let pki = Pki::open(&config.directory, &config.certificate_names(address))?;
         let ca = CertificateAuthority::from_pem(&pki.ca)?;
-        let settings = HubConfig {
-            crds: initial_objects::crd_objects()?,
-            rules: initial_objects::machine_rules(),
-            namespaces: initial_objects::namespaces(),
-            audit: AuditLog::to_file(&config.directory.audit())
-                .with_context(|| format!("cannot write {}", config.directory.audit().display()))?,
-            ca: Some(ca),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            ..HubConfig::default()
-        };
-        let hub = Hub::start(store.clone(), settings).await?;
+        let hub_config = hub_config(&config, ca)?;
+        let hub = Hub::start(store.clone(), hub_config).await?;
         for object in initial_objects::objects() {
             hub.ensure_object(&object).await?;
         }
@@ -253,7 +258,6 @@ impl RunningSystem {
             user_data,
             metrics_listen,
             extra_metrics,
-            watch::Sender::default(),
             stopping.clone(),
         );
         let controller = tokio::spawn(running);

@@ -1,3 +1,5 @@
+//! Conversion from specification 3 to 2.2: what is kept, and what cannot be expressed.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Conversion from specification 2 to 3: paths, duplicates, and what changes its meaning.
+
 use serde_json::{Value, json};
 
 use super::super::{parse, remove_duplicates};

@@ -1,3 +1,5 @@
+//! Validation of specification 2 configs: which configs are refused, and with which message.
+
 use serde_json::{Value, json};
 
 use super::super::parse;
