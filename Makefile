@@ -66,7 +66,7 @@ bench: ## Run the benchmarks and check their budgets
 	cargo bench --locked -p machinist-e2e --bench hub
 	cargo bench --locked -p machinist-e2e --bench server
 	cargo build --release --locked -p machinist
-	MACHINIST_BIN=$(CURDIR)/target/release/machinist cargo test --locked -p machinist-e2e --test rollout_scale --test daemon_benchmarks -- --ignored --nocapture
+	MACHINIST_BIN=$(CURDIR)/target/release/machinist cargo test --locked -p machinist-e2e --test whole_machine -- --ignored --nocapture rollout_scale:: daemon_benchmarks::
 
 fuzz: ## Fuzz every target for a minute each (needs a nightly toolchain and cargo-fuzz)
 	scripts/fuzz
@@ -77,13 +77,13 @@ book: ## Build the book of docs/ into target/book
 
 reference: ## Regenerate the pages of docs/reference
 	MACHINIST_UPDATE=1 cargo test --locked -p machinist --lib cli::docs_test
-	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test docs -- fields names
+	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test integration -- docs::fields docs::names
 
 crds: ## Regenerate deploy/crds
-	MACHINIST_UPDATE=1 cargo test --locked -p machinist-core --test api_crds
+	MACHINIST_UPDATE=1 cargo test --locked -p machinist-core --test integration api_crds::
 
 manifests: ## Regenerate deploy/install.yaml and the Helm chart
-	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test deploy
+	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test integration deploy::
 
 image: ## Build the container image in target/dist; BINARY=file packs an existing binary
 	scripts/image

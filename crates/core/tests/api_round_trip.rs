@@ -3,8 +3,6 @@
 //! The objects are in `tests/cases/api`. An API server would refuse those in its directory
 //! `offline`, but they must be readable all the same.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test may fail it")]
-
 use std::path::{Path, PathBuf};
 
 use machinist_core::api::{self, config, operator};

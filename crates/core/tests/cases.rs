@@ -1,13 +1,6 @@
 //! Recorded cases with the results of the Machine Config Operator (MCO): the same name, the same
 //! spec, and an error where MCO fails.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the bans on files and on panics are not for tests"
-)]
-
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Node;

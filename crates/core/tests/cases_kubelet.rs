@@ -1,11 +1,5 @@
 //! Recorded cases: KubeletConfigs, Node settings and feature gates with what the Machine Config
 //! Operator generates from them.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "the bans on files and on panics are for the core, not for its tests"
-)]
-
 use std::collections::BTreeMap;
 
 use base64::Engine as _;

@@ -1,13 +1,6 @@
 //! Mirrors and registry lists with the results of the Machine Config Operator: equivalent files,
 //! and an error where MCO fails.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the bans on files and on panics are not for tests"
-)]
-
 use kube::ResourceExt as _;
 use machinist_core::api::config::{Image, ImageDigestMirrorSet, ImageTagMirrorSet};
 use machinist_core::api::{ImageContentSourcePolicy, MachineConfigPool};

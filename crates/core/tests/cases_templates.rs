@@ -1,10 +1,4 @@
 //! Recorded cases: template directories with what the Machine Config Operator renders from them.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "the bans on files and on panics are for the core, not for its tests"
-)]
-
 use machinist_core::api::ControllerConfig;
 use machinist_core::api::config::APIServer;
 use machinist_core::generated_config::GeneratedConfig;

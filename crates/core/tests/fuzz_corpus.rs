@@ -1,11 +1,5 @@
 //! The regression corpus of the fuzz targets.
 
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "the bans on files and on panics are not for tests"
-)]
-
 use machinist_core::ignition::robustness;
 
 fn run(target: &str, check: fn(&[u8])) {

@@ -1,12 +1,5 @@
 //! Differential test: names in certificates, as Go formats them.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    clippy::unwrap_used,
-    reason = "the bans on output and on panics are not for tests"
-)]
-
-mod support;
+use crate::support;
 
 use machinist_core::api::ControllerConfigSpec;
 use machinist_core::template::certificates;

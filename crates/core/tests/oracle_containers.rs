@@ -4,14 +4,7 @@
 //! `containers/image` and `containers/storage` run in the oracle. CRI-O is not available as a Go
 //! module, so the names and types of its settings come from its source and are recorded in
 //! `tests/cases/crio-settings.json`.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the bans on files and on panics are not for tests"
-)]
-
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 

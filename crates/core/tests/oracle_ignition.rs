@@ -1,14 +1,6 @@
 //! Differential test: parsing, upgrading, merging, rendering and converting random Ignition
 //! configs, compared with the Go libraries.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the bans on the clock, on output and on panics are not for tests"
-)]
-
-mod support;
+use crate::support;
 
 use std::time::{Duration, Instant};
 

@@ -1,14 +1,6 @@
 //! Differential test: kubelet configurations, parsed and written by Kubernetes' types and by ours;
 //! and strict parsing of what we write by Kubernetes' types.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the bans on the clock, on output and on panics are not for tests"
-)]
-
-mod support;
+use crate::support;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

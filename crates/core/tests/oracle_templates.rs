@@ -1,14 +1,6 @@
 //! Differential test: the template engine compared with Go's, on handwritten and random templates.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    clippy::panic,
-    reason = "the bans on the clock, on output and on panics are not for tests"
-)]
-
-mod support;
-#[path = "templates/mod.rs"]
-mod templates;
+use crate::support;
+use crate::templates;
 
 use std::time::{Duration, Instant};
 

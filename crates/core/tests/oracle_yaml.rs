@@ -1,12 +1,5 @@
 //! Differential test: `to_go_yaml` compared with the Go library, on random values.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    clippy::panic,
-    reason = "the bans on the clock, on output and on panics are not for tests"
-)]
-
-mod support;
+use crate::support;
 
 use std::time::{Duration, Instant};
 

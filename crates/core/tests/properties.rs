@@ -1,13 +1,5 @@
 //! Properties of any configs, tested with random ones from a printed seed.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the bans on the clock, on output and on panics are not for tests"
-)]
-
-mod support;
+use crate::support;
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,5 @@
 //! Which OS image a pool runs: annotation, stream, ControllerConfig, and which of them exclude each
 //! other.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
 use machinist_core::reconcile_check::ValidationOverrides;
 use machinist_core::render::provenance::provenance;

@@ -1,6 +1,4 @@
 //! What the controller writes about a pool.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-
 use machinist_core::api::names::annotation::machinist as ours;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use machinist_core::reconcile_check::ValidationOverrides;

@@ -2,15 +2,8 @@
 //! administrators who pause, edit, move machines and cut the power. Whatever they do: the limit of
 //! a pool holds, a paused pool gets nothing, windows, canaries and bad configs are respected, and
 //! the same input gives the same decision. When they stop, every pool finishes.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the bans are not for tests"
-)]
-
 mod simulated_cluster;
-mod support;
+use crate::support;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

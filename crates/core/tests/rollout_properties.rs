@@ -1,15 +1,7 @@
 //! Properties of the rollout over random pools, machines, failures and edits: the pool's limit
 //! holds at every step, a paused pool gets no new target, the same input gives the same decision,
 //! and a healthy pool always finishes.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::print_stderr,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "the bans on output and on panics are not for tests"
-)]
-
-mod support;
+use crate::support;
 
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfigPool;

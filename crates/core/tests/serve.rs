@@ -1,11 +1,4 @@
 //! Complete responses of the machine config server, and the example of MCO's design document.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::needless_pass_by_value,
-    reason = "tests may panic, and read better with values"
-)]
-
 use machinist_core::api::{ControllerConfig, MachineConfig};
 use machinist_core::ignition::{IgnitionVersion, data_url};
 use machinist_core::serve::{

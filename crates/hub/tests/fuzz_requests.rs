@@ -1,6 +1,4 @@
 //! Every request gets a valid response: those of the regression corpus and random ones.
-#![allow(clippy::unwrap_used, reason = "test code")]
-
 use std::sync::LazyLock;
 
 use axum::body::Body;

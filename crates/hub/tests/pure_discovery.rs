@@ -1,8 +1,6 @@
 //! Discovery and OpenAPI documents, compared with those that kube-apiserver returned for the same
 //! kinds.
-#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
-
-mod pure;
+use crate::pure;
 
 use std::fs;
 

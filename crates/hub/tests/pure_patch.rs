@@ -1,7 +1,5 @@
 //! Patches, compared with the results of kube-apiserver.
-#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
-
-mod pure;
+use crate::pure;
 
 use machinist_hub::patch::{PatchKind, apply, strategic_rules};
 use serde_json::{Map, Value, json};

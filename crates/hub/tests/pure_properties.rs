@@ -1,7 +1,5 @@
 //! Properties of the pure modules for random inputs: no panics, and consistent results.
-#![allow(clippy::expect_used, clippy::panic, reason = "test code")]
-
-mod pure;
+use crate::pure;
 
 use std::sync::LazyLock;
 

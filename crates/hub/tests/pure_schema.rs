@@ -1,7 +1,5 @@
 //! Schemas: the valid and invalid objects of `tests/cases/api`, and responses of kube-apiserver.
-#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
-
-mod pure;
+use crate::pure;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;

@@ -1,7 +1,5 @@
 //! Selectors, compared with the results and errors of kube-apiserver.
-#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
-
-mod pure;
+use crate::pure;
 
 use machinist_hub::selector::{FieldSelector, LabelSelector};
 use serde_json::{Value, json};

@@ -1,7 +1,5 @@
 //! Errors, compared with `Status` objects of kube-apiserver.
-#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
-
-mod pure;
+use crate::pure;
 
 use machinist_hub::schema::FieldError;
 use machinist_hub::status::ApiError;

@@ -1,7 +1,5 @@
 //! Tables, compared with the rows of kube-apiserver.
-#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout, reason = "test code")]
-
-mod pure;
+use crate::pure;
 
 use jiff::{SignedDuration, Timestamp};
 use machinist_hub::json_path::JsonPath;

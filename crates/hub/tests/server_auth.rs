@@ -1,7 +1,5 @@
 //! Authentication and authorization, through the API and over TLS.
-#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
-
-mod support;
+use crate::support;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,8 +1,6 @@
 //! The TLS server with short limits: slow, silent and surplus anonymous clients are disconnected;
 //! authenticated ones stay.
-#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
-
-mod support;
+use crate::support;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! The API through real clients in the same process: verbs, metadata rules and errors.
-#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
-
-mod support;
+use crate::support;
 
 use http::StatusCode;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};

@@ -1,7 +1,5 @@
 //! Watches through the API: where they start, what they return, how they end.
-#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
-
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

@@ -1,6 +1,4 @@
 //! Backups: consistent during writes, verified before use.
-#![expect(clippy::unwrap_used, reason = "test code")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -3,8 +3,6 @@
 //!
 //! The test runs itself as the child process. `MACHINIST_CRASH_ROUNDS` sets the number of rounds,
 //! `MACHINIST_CRASH_SEED` repeats a run.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "test code")]
-
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -87,7 +85,7 @@ struct ChildOutput {
 
 fn run_and_kill(dir: &Path, random: &mut CrashRandom) -> ChildOutput {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_process", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "store_crash::child_process", "--nocapture", "--test-threads=1"])
         .env(DIR_VARIABLE, dir)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -1,6 +1,4 @@
 //! The data directory: data survive a restart, and unusable data are rejected.
-#![expect(clippy::unwrap_used, reason = "test code")]
-
 use std::path::Path;
 
 use machinist_hub::store::{CommitError, Precondition, Store, StoreError, StoreOp, StoreOptions};

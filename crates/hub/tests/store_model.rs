@@ -1,7 +1,5 @@
 //! The store against a model: a plain map that applies the same operations and records every
 //! revision.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test code")]
-
 use std::collections::BTreeMap;
 
 use machinist_hub::store::{

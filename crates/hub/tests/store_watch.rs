@@ -1,6 +1,4 @@
 //! Watches: no event is missed or repeated, and no watch is woken needlessly.
-#![expect(clippy::unwrap_used, reason = "test code")]
-
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,6 +1,4 @@
 //! `machinist bootstrap` from the outside: what it writes, and what it refuses.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,4 @@
 //! Keeps `deploy/install.yaml` and the Helm chart equal to the manifests in `deploy/`.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may panic as tests do")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

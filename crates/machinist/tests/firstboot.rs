@@ -1,6 +1,4 @@
 //! `machinist firstboot` from the outside, on the root directory of a package-based host that does not run.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;

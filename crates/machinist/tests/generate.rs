@@ -1,6 +1,4 @@
 //! `machinist generate` from the outside, and `machinist explain` for generated files.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

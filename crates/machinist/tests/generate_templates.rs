@@ -1,6 +1,4 @@
 //! `machinist generate` with templates and KubeletConfigs, from the outside.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

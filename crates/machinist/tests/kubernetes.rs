@@ -1,6 +1,4 @@
 //! The API client against a hub in the same process: paged lists, watches that resume, waiting for objects.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-
 use http::Method;
 use machinist::kubernetes::request::{ACCEPT_JSON, ACCEPT_TABLE, MERGE_PATCH, status_code};
 use machinist::kubernetes::watch::{ObjectWatch, WatchEvent, revision};

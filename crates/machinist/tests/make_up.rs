@@ -1,6 +1,4 @@
 //! `make up`: a hub and a machine without root, the example shown once, and nothing undone by a second run.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,4 @@
 //! Processes as systemd runs them: readiness, watchdog and JSON logs of the real binary.
-#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
-
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;

@@ -1,6 +1,4 @@
 //! `machinist up` from the outside: first start, second start, stop, backup and restore.
-#![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
-
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;

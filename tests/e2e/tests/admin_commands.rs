@@ -1,7 +1,5 @@
 //! The administrator's commands against a hub with its controller and simulated machines: plan a change, follow it,
 //! pause it, roll it back, and allow reboots. Without a controller, also against a real kube-apiserver.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers may panic")]
-
 use machinist_e2e::fleet::{FleetSpec, MachineBehaviour};
 use machinist_e2e::{ApiServer, Fleet, wait_with_timeout};
 use serde_json::{Value, json};

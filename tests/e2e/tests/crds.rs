@@ -1,7 +1,5 @@
 //! Our CRDs and the published ones in real API servers: accepted objects come back unchanged, invalid ones are refused
 //! with the same message. The cases are in `tests/cases/api`; its README says what must hold for each.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "test helpers may panic")]
-
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;

@@ -1,7 +1,5 @@
 //! `make demo`, with directories and with machines: it shows what it promises and leaves nothing behind.
 
-#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use anyhow::{Result, ensure};
 use machinist_e2e::lab::{LabProcess, cgroup};
 use machinist_e2e::{Lab, binary, cache, wait_with_timeout};

@@ -1,7 +1,5 @@
 //! The book: mdBook builds it, and every link in it resolves.
 
-#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use machinist_e2e::{Lab, cache, command};
 use std::fs;
 use std::path::{Path, PathBuf};

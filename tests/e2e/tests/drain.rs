@@ -1,7 +1,5 @@
 //! The drain loop of the controller on a real Kubernetes cluster: kubelet, containerd, scheduler, budgets.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;

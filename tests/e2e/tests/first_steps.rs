@@ -1,7 +1,5 @@
 //! The first how-to, copied line by line from its page, ends with a configured machine.
 
-#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use machinist_e2e::{Lab, Machine, binary, cache, command, wait_with_timeout};
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,13 +1,6 @@
 //! A shared informer of client-go stays consistent with the hub through 10,000 writes, restarts, kills and compactions:
 //! nothing missed, nothing duplicated, nothing out of order.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "test helpers may panic and print what they saw"
-)]
-
-mod hub_support;
+use crate::hub_support;
 
 use http::Request;
 use hub_support::{HubProcess, RandomGenerator};

@@ -2,14 +2,7 @@
 //! never decreases, and watchers resume or must list again.
 //!
 //! `MACHINIST_CRASH_ROUNDS` sets the number of rounds, `MACHINIST_CRASH_SEED` repeats the moments.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "test helpers may panic and print what they saw"
-)]
-
-mod hub_support;
+use crate::hub_support;
 
 use futures::TryStreamExt as _;
 use hub_support::{HubProcess, RandomGenerator};

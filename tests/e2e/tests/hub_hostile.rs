@@ -1,11 +1,5 @@
 //! Malicious and broken clients: clear responses, bounded memory, no effect on others.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "test helpers may panic and print what they saw"
-)]
-
-mod hub_support;
+use crate::hub_support;
 
 use hub_support::HubProcess;
 use hub_support::raw::{

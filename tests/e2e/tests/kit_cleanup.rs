@@ -1,7 +1,5 @@
 //! The kit cleans up after itself: at the end of a test, after a panic, and after a kill.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use machinist_e2e::lab::LabId;
 use machinist_e2e::leftovers::leftovers;
 use machinist_e2e::{Lab, LoopDisk, wait_for};
@@ -41,7 +39,7 @@ fn the_kit_cleans_up_after_exit_panic_and_kill() {
     wait_for("the lab to be gone after a panic", || is_clean(&ticket)).unwrap();
 
     let mut child = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "--nocapture", "killed_process"])
+        .args(["--exact", "--nocapture", "kit_cleanup::killed_process"])
         .env(VICTIM_VARIABLE, "1")
         .stdout(Stdio::piped())
         .spawn()

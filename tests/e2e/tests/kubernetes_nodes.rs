@@ -1,7 +1,5 @@
 //! The kit's cluster with nodes that are machines.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::ListParams;

@@ -1,7 +1,5 @@
 //! The kit's machines: boot, exec, reboot, power cut and link cut.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use machinist_e2e::{Lab, Machine, measurements};
 use std::thread;
 

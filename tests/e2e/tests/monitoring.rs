@@ -1,7 +1,5 @@
 //! Alert rules and dashboard, checked by Prometheus' own tool, and the metrics as they are served.
 
-#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use anyhow::Result;
 use machinist_e2e::http_get::http_get;
 use machinist_e2e::lab::LabProcess;

@@ -1,7 +1,5 @@
 //! `machinist must-gather` on both API servers: what is in the archive, what is not, and what it prints on failures.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use machinist_e2e::{ApiServer, Lab, wait_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -1,7 +1,5 @@
 //! An ostree machine: a second image is deployed, booted and rolled back.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use machinist_e2e::{Lab, Machine, measurements};
 
 fn version(machine: &Machine) -> String {

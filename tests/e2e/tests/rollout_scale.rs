@@ -1,8 +1,6 @@
 //! The controller with thousands of machines. Measurements need an optimised binary and an idle host, so these run with
 //! `make bench`; a small one runs with every test.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "test helpers may panic")]
-
 use anyhow::{Result, ensure};
 use machinist_e2e::fleet::{FleetSpec, MachineBehaviour};
 use machinist_e2e::rollout_checker::{LogEntry, ReactionTime, WatchLog, check};

@@ -1,18 +1,16 @@
 //! The daemon's systemd client against a real systemd: on the machine itself, and from outside through the machine's
 //! root, as a daemon in a pod uses it.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
+use self::client::{Systemd, TransientUnit};
 use futures::future::join_all;
 use machinist_e2e::{Lab, Machine, block_on, command};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
-use systemd::{Systemd, TransientUnit};
 
 // Only this module: building the whole binary again would take a minute.
 #[path = "../../../crates/machinist/src/daemon/systemd/mod.rs"]
-mod systemd;
+mod client;
 
 const CLOCK: &str =
     "[Service]\nExecStart=/bin/sleep infinity\nExecReload=/bin/touch /run/reloaded\n";
@@ -100,7 +98,7 @@ fn units_are_reloaded_restarted_and_queried_on_the_machine_and_through_its_root(
     block_on(async { check_unit_lifecycle(&sh, &connect(&bus).await).await });
     // Over systemd's private socket, where no bus runs.
     machine.sh("systemctl stop dbus.socket dbus.service").unwrap();
-    let test = [INSIDE, "--ignored", "--exact", "inside_machine", "--nocapture"];
+    let test = [INSIDE, "--ignored", "--exact", "systemd::inside_machine", "--nocapture"];
     let output = machine.exec(&test).unwrap();
     assert!(output.succeeded() && output.stdout.contains("1 passed"), "{output:?}");
 }

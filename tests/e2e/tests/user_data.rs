@@ -1,6 +1,4 @@
 //! Managed user data: every pool has a Secret that points its machines at the server, on both API servers.
-#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
-
 use anyhow::{Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use machinist_e2e::{ApiServer, Lab, binary, wait_for};

@@ -3,18 +3,6 @@
 //!
 //! The oracle is a small Go binary (`tests/oracle`) that calls the Go libraries whose results we
 //! must match. `make test` builds it and sets `MACHINIST_ORACLE` to its path.
-#![allow(dead_code, reason = "each test binary uses a part of this module")]
-#![allow(unreachable_pub, reason = "a module of a test binary is not reachable from outside")]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the ban on processes and the environment is for the core, not for its tests"
-)]
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot talk to its oracle has failed"
-)]
-
 pub mod configs;
 mod storage_configs;
 

@@ -1,6 +1,4 @@
 //! Helpers of the tests of the pure modules.
-#![allow(dead_code, unreachable_pub, reason = "each test uses some of them")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;

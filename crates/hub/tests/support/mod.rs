@@ -1,6 +1,4 @@
 //! A hub in the test process, with one CRD.
-#![allow(dead_code, clippy::needless_pass_by_value, reason = "each test file uses some of it")]
-
 use std::time::Duration;
 
 use http::StatusCode;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::{assert_exit, machine_config, machinist, pool, stderr, stdout, write};
+use crate::cli::{assert_exit, machine_config, machinist, pool, stderr, stdout, write};
 
 /// Invalid input results in a clear error within a second, with bounded memory.
 #[test]

@@ -1,8 +1,8 @@
 //! Alerts and dashboard use existing metrics, and alerts link to a runbook.
 
-use crate::markdown::anchors;
-use crate::metrics::documented;
-use crate::read;
+use crate::docs::markdown::anchors;
+use crate::docs::metrics::documented;
+use crate::docs::read;
 use serde_json::Value;
 
 /// Keywords of PromQL that are not followed by a bracket.

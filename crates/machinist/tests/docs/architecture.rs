@@ -1,6 +1,6 @@
 //! `ARCHITECTURE.md` is true: every path it names exists, and its module tables list every top-level module.
 
-use crate::{read, root};
+use crate::docs::{read, root};
 
 const PAGE: &str = "ARCHITECTURE.md";
 

@@ -1,8 +1,8 @@
 //! The table of events lists exactly the events in the code.
 
-use crate::markdown::rows;
-use crate::source::production;
-use crate::{files, read};
+use crate::docs::markdown::rows;
+use crate::docs::source::production;
+use crate::docs::{files, read};
 use std::collections::BTreeSet;
 
 const PAGE: &str = "docs/reference/events.md";

@@ -1,6 +1,6 @@
 //! Every example is valid, has an effect, and is explained in a page.
 
-use crate::{files, read, root};
+use crate::docs::{files, read, root};
 use std::process::{Command, Output};
 
 fn machinist(arguments: &[&str]) -> Output {

@@ -1,6 +1,6 @@
 //! `docs/reference/fields.md`, generated from the CRDs.
 
-use crate::assert_up_to_date;
+use crate::docs::assert_up_to_date;
 use machinist_core::api::crds::crds;
 use serde_json::Value;
 use std::fmt::Write as _;

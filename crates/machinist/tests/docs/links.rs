@@ -1,7 +1,7 @@
 //! Every link resolves, and every page is in the book.
 
-use crate::markdown::{anchors, links};
-use crate::{files, read, root};
+use crate::docs::markdown::{anchors, links};
+use crate::docs::{files, read, root};
 use std::path::{Component, Path, PathBuf};
 
 /// The pages of the book, and those in the root directory.

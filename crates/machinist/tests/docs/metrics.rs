@@ -1,8 +1,8 @@
 //! The table of metrics lists exactly the metrics in the code.
 
-use crate::markdown::rows;
-use crate::source::{production, quoted_after};
-use crate::{files, read};
+use crate::docs::markdown::rows;
+use crate::docs::source::{production, quoted_after};
+use crate::docs::{files, read};
 use std::collections::BTreeMap;
 
 const PAGE: &str = "docs/reference/metrics.md";

@@ -1,7 +1,7 @@
 //! `docs/reference/names.md`, generated from `core::api::names`.
 
-use crate::source::{Constant, constants};
-use crate::{assert_up_to_date, read};
+use crate::docs::source::{Constant, constants};
+use crate::docs::{assert_up_to_date, read};
 use std::fmt::Write as _;
 
 const HEAD: &str = "# Names: annotations, labels, conditions, states, places\n\n\

@@ -1,7 +1,7 @@
 //! Every message that degrades a machine or a pool has an entry in `docs/troubleshooting.md`.
 
-use crate::source::{constants, production, quoted_after};
-use crate::{files, read};
+use crate::docs::source::{constants, production, quoted_after};
+use crate::docs::{files, read};
 
 /// The files with the messages of machines and pools.
 const REASONS: [&str; 9] = [

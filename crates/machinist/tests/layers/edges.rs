@@ -151,7 +151,7 @@ fn declared(stream: &TokenStream) -> Vec<String> {
     names
 }
 
-/// The names after `crate::` and after as many `super::` as lead to the root.
+/// The names after `crate::layers::` and after as many `super::` as lead to the root.
 fn mentions(stream: TokenStream, depth: usize, found: &mut Vec<String>) {
     let trees: Vec<TokenTree> = stream.into_iter().collect();
     let mut at = 0;

@@ -17,7 +17,7 @@ fn ten_thousand_files_are_written_and_taken_back() {
 }
 
 #[test]
-#[ignore = "half a minute of processor time: cargo test -p machinist --test once -- --ignored"]
+#[ignore = "half a minute of processor time: cargo test -p machinist --test integration once:: -- --ignored"]
 fn a_hundred_thousand_files_are_written_and_taken_back() {
     write_and_take_back(100_000);
 }

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::fixture::{ConfigServerProcess, MASTER, ServerFixture};
+use crate::server::fixture::{ConfigServerProcess, MASTER, ServerFixture};
 
 fn file(site: &ServerFixture) -> String {
     format!("--tokens-file={}", site.path("base/provisioning-tokens.yaml").display())

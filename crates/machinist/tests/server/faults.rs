@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::fixture::{
+use crate::server::fixture::{
     ConfigServerProcess, MASTER, ServerFixture, TlsClient, request_tls, wait_for,
 };
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Read as _;
 
-use crate::fixture::{IGNITION, MASTER, ServerFixture, paths};
+use crate::server::fixture::{IGNITION, MASTER, ServerFixture, paths};
 use serde_json::json;
 
 #[test]

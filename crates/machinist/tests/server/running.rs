@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::fixture::{MASTER, ServerFixture, exchange};
+use crate::server::fixture::{MASTER, ServerFixture, exchange};
 
 #[test]
 fn metrics() {

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use crate::fixture::{
+use crate::server::fixture::{
     ConfigServerProcess, IGNITION, MASTER, ServerFixture, TlsClient, request_tls,
 };
 

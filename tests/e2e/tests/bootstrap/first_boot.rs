@@ -1,7 +1,7 @@
 //! The real Ignition starts a control-plane machine from the directory.
 
-use crate::inputs::{DOCKER_CONFIG, bootstrap, bootstrap_inputs, write};
-use crate::support::ServerProcess;
+use crate::bootstrap::inputs::{DOCKER_CONFIG, bootstrap, bootstrap_inputs, write};
+use crate::server::support::ServerProcess;
 use machinist_e2e::Lab;
 use machinist_e2e::ignition::pointer_config;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The inputs of new clusters, from the minimum to everything.
 
-use crate::fixture::{file, machine_config};
+use crate::controller::fixture::{file, machine_config};
 use machinist_e2e::binary;
 use serde_json::{Value, json};
 use std::fs;

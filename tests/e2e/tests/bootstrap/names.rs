@@ -1,7 +1,7 @@
 //! The same manifests, with bootstrap and with the controller: the same names, the same bytes.
 
-use crate::fixture::ControllerFixture;
-use crate::inputs::{DOCKER_CONFIG, bootstrap, bootstrap_inputs, write};
+use crate::bootstrap::inputs::{DOCKER_CONFIG, bootstrap, bootstrap_inputs, write};
+use crate::controller::fixture::ControllerFixture;
 use anyhow::ensure;
 use machinist_e2e::Lab;
 use serde_json::Value;

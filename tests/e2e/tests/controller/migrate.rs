@@ -1,6 +1,6 @@
 //! From the hub to a real Kubernetes cluster and back: the pools keep their configs, and no machine changes.
 
-use crate::fixture::{ControllerFixture, file};
+use crate::controller::fixture::{ControllerFixture, file};
 use machinist_e2e::fleet::MachineBehaviour;
 use serde_json::Value;
 use std::collections::BTreeMap;

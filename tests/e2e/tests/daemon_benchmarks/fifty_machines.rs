@@ -1,7 +1,7 @@
 //! Fifty machines in systemd-nspawn, each with its daemon: without a reboot, with all rebooting at once, and with ten
 //! at a time. Measures the duration, and the memory of a machine and its daemon.
 
-use crate::fixture::{HubFixture, file, files};
+use crate::daemon::fixture::{HubFixture, file, files};
 use machinist_e2e::rollout_checker::{ReactionTime, check};
 use machinist_e2e::{Machine, WatchLog, measurements, wait_with_timeout};
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ fn fifty_machines_at_once() {
         let is_idle = |machine: &Machine| {
             let size: u64 = machine.sh(anonymous)?.trim().parse()?;
             anyhow::ensure!(
-                size <= crate::IDLE_MEMORY_BUDGET_KIB,
+                size <= crate::daemon_benchmarks::IDLE_MEMORY_BUDGET_KIB,
                 "{size} KiB of the daemon are anonymous"
             );
             daemons.push(size);

@@ -1,6 +1,6 @@
 //! One changed file without a reboot, from the moment a watch shows the desired config to the moment it shows Done.
 
-use crate::fixture::{ANNOTATION_PREFIX, file, files};
+use crate::daemon::fixture::{ANNOTATION_PREFIX, file, files};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;

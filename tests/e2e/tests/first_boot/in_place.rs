@@ -1,7 +1,7 @@
 //! A machine without Ignition and without a server takes the same path: bootstrap in place.
 
-use crate::fixture::{file, machine_config, second_system};
-use crate::read;
+use crate::first_boot::fixture::{file, machine_config, second_system};
+use crate::first_boot::read;
 use machinist_e2e::Lab;
 use serde_json::{Value, json};
 

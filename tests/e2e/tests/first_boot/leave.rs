@@ -1,7 +1,7 @@
 //! A machine that was set up by a server leaves as if it had never joined.
 
-use crate::fixture::{FirstBootFixture, ServerMode, file};
-use crate::power_on_new_machine;
+use crate::first_boot::fixture::{FirstBootFixture, ServerMode, file};
+use crate::first_boot::power_on_new_machine;
 use machinist_e2e::{Lab, Machine};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! A sealed config and an image: anybody may read what Ignition gets, and the machine still completes its first boot.
 
-use crate::fixture::{FirstBootFixture, ServerMode, file, second_system};
-use crate::{power_on_new_machine, read, record_first_boot_time};
+use crate::first_boot::fixture::{FirstBootFixture, ServerMode, file, second_system};
+use crate::first_boot::{power_on_new_machine, read, record_first_boot_time};
 use machinist_e2e::Lab;
 use serde_json::json;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! The first boot of machines that are set up by a server.
 
-use crate::fixture::{FirstBootFixture, ServerMode, file, second_system};
-use crate::{power_on_new_machine, read, record_first_boot_time};
+use crate::first_boot::fixture::{FirstBootFixture, ServerMode, file, second_system};
+use crate::first_boot::{power_on_new_machine, read, record_first_boot_time};
 use machinist_e2e::{Lab, Machine};
 use serde_json::{Value, json};
 use std::time::Instant;

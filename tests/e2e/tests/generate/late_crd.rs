@@ -1,6 +1,6 @@
 //! A kind whose CRD is installed after the controller has started takes effect from then on.
 
-use super::fixture::openshift_pool;
+use crate::controller::fixture::openshift_pool;
 use anyhow::ensure;
 use machinist_e2e::{Cluster, binary, cluster, wait_with_timeout};
 use serde_json::{Value, json};

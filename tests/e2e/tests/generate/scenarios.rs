@@ -1,7 +1,7 @@
 //! Each kind is created, changed and deleted with the real kubectl; the pool rolls out exactly the right content, and
 //! rolls back.
 
-use super::fixture::{ControllerFixture, file, machine_config};
+use crate::controller::fixture::{ControllerFixture, file, machine_config};
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use serde_json::{Value, json};

@@ -1,6 +1,4 @@
 //! A hub as `machinist up` starts it, which a test can stop, kill and start again.
-#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
-
 pub mod raw;
 
 use anyhow::{Context, Result, ensure};

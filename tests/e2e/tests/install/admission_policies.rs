@@ -1,6 +1,6 @@
 //! A machine may write only its own Node and MachineConfigNode, tested with real tokens of daemons.
 
-use crate::support::{DAEMON, NAMESPACE, client, install, token};
+use crate::install::support::{DAEMON, NAMESPACE, client, install, token};
 use kube::Client;
 use machinist_e2e::{Cluster, block_on, wait_for};
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! The Helm chart, installed with Helm itself.
 
-use crate::support::{NAMESPACE, deploy, get};
+use crate::install::support::{NAMESPACE, deploy, get};
 use machinist_e2e::{Cluster, cache, command};
 use std::process::Command;
 

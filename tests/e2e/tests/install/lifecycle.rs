@@ -1,8 +1,8 @@
 //! The whole lifecycle in a real Kubernetes cluster, from our own image: install, a change with drain and reboot, an
 //! upgrade that touches no machine, and an uninstallation that keeps what users created.
 
-use crate::image;
-use crate::support::{NAMESPACE, client_at, deploy, get, install, merge, wait_condition};
+use crate::install::image;
+use crate::install::support::{NAMESPACE, client_at, deploy, get, install, merge, wait_condition};
 use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use machinist_e2e::{Cluster, Lab, Machine, binary, block_on, command, wait_for};

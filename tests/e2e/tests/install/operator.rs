@@ -1,7 +1,7 @@
 //! The operator against a real API server, with only the permissions of its own account. There are no machines: the
 //! test sets the readiness of the components in their status.
 
-use crate::support::{
+use crate::install::support::{
     NAMESPACE, OPERATOR, condition, deploy, get, install, kubeconfig_file, merge, wait_condition,
 };
 use anyhow::{Result, ensure};

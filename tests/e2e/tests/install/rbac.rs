@@ -1,7 +1,7 @@
 //! What each component may do, and nothing else: every verb on every kind that the API serves, checked with the
 //! component's own token.
 
-use crate::support::{
+use crate::install::support::{
     CONTROLLER, DAEMON, NAMESPACE, OPERATOR, SERVER, client, deploy, install, token,
 };
 use anyhow::Result;

@@ -1,7 +1,7 @@
 //! Cluster-wide settings: Node settings (97), feature gates (98), the TLS profile, secrets and certificates.
 
-use super::fixture::ControllerFixture;
 use super::{KUBELET, controller_config, wait_for_line};
+use crate::controller::fixture::ControllerFixture;
 use anyhow::ensure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,6 +1,6 @@
 //! A machine with ostree and a registry that it knows by another name.
 
-use super::hub;
+use crate::daemon::fixture::HubFixture;
 use machinist_e2e::command::ExitOutput;
 use machinist_e2e::machine::MachineBuilder;
 use machinist_e2e::pki::TestCa;
@@ -28,8 +28,8 @@ impl ImageFixture {
     }
 
     /// A hub with a registry, and a joined machine with a file of its own.
-    pub(crate) fn with_joined_machine() -> (hub::HubFixture, Self, Machine) {
-        let hub = hub::HubFixture::start();
+    pub(crate) fn with_joined_machine() -> (HubFixture, Self, Machine) {
+        let hub = HubFixture::start();
         let fixture = Self::in_lab(hub.lab.clone());
         let machine = fixture.machine().boot().unwrap();
         machine.write_file("/etc/local", "mine\n").unwrap();

@@ -1,7 +1,7 @@
 //! A pool gets an image: everything from the MachineConfig to the machine that has booted it, and back.
 
 use super::fixture::{ImageFixture, second_image, status, version};
-use super::hub::{file, files};
+use crate::daemon::fixture::{file, files};
 use machinist_e2e::{ContainerImage, Machine, measurements, wait_for};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! The Debian package: the same bytes every time, and on a real machine from installation to purge.
 
-use crate::run_script;
+use crate::packages::run_script;
 use machinist_e2e::pki::TestCa;
 use machinist_e2e::{Lab, Machine, binary, cache};
 use std::fs;

@@ -1,6 +1,6 @@
 //! The container image. Any static binary can be packed here, and the kit has one.
 
-use crate::{run_script, script};
+use crate::packages::{run_script, script};
 use machinist_e2e::Lab;
 use serde_json::Value;
 use std::fs;

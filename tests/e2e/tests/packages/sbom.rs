@@ -1,6 +1,6 @@
 //! The bill of materials.
 
-use crate::run_script;
+use crate::packages::run_script;
 use machinist_e2e::{Lab, cache};
 use serde_json::Value;
 use std::collections::BTreeSet;

@@ -1,8 +1,8 @@
 //! The daemon applies a pool's image and kernel argument to a machine, and the machine's own boot loader and kernel
 //! start what it has staged.
 
-use super::hub::{self, file, files};
 use super::vm::{sh, status, with_trusted_registry};
+use crate::daemon::fixture::{HubFixture, file, files};
 use machinist_e2e::{
     ContainerImage, ImageRegistry, VirtualMachine, measurements, qemu, wait_with_timeout,
 };
@@ -19,7 +19,7 @@ fn the_daemon_changes_image_and_argument_and_the_kernel_boots_with_them() {
     }
     let began = Instant::now();
     let left = || LIMIT.saturating_sub(began.elapsed());
-    let hub = hub::HubFixture::start();
+    let hub = HubFixture::start();
     let registry = ImageRegistry::start(&hub.lab).unwrap();
     let image = registry.push("os/small:2", &ContainerImage::small_system().unwrap()).unwrap();
     let (ca, token) = hub.join_credentials();
@@ -56,7 +56,7 @@ fn the_daemon_changes_image_and_argument_and_the_kernel_boots_with_them() {
 
 /// Waits until a machine reports a config as applied.
 #[track_caller]
-fn wait_done(hub: &hub::HubFixture, machine: &VirtualMachine, config: &str, limit: Duration) {
+fn wait_done(hub: &HubFixture, machine: &VirtualMachine, config: &str, limit: Duration) {
     let name = machine.name();
     let waited = wait_with_timeout(limit, &format!("{name} to be Done"), || {
         let (state, current) =

@@ -1,6 +1,6 @@
 //! Changes on an API server are served, and an outage of the API server does not interrupt the service.
 
-use crate::support::{
+use crate::server::support::{
     CONFIGS, OS_BUILDS, OS_CONFIGS, POOLS, file, get, greeting, machine_config, object,
     start_server_for,
 };

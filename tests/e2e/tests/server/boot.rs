@@ -1,6 +1,8 @@
 //! Machines that the real Ignition sets up from our responses.
 
-use crate::support::{HubWithServer, ServerProcess, get, machine_config, serve_directory_args};
+use crate::server::support::{
+    HubWithServer, ServerProcess, get, machine_config, serve_directory_args,
+};
 use machinist_e2e::ignition::pointer_config;
 use machinist_e2e::{Lab, wait_for};
 use serde_json::{Value, json};

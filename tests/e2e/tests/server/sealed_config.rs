@@ -1,7 +1,7 @@
 //! Sealed configs end to end: the real Ignition sets a machine up without a secret, the machine enrols with its own key
 //! when it boots, and an administrator approves it.
 
-use crate::support::{
+use crate::server::support::{
     CONFIGS, HubWithServer, POOLS, get, machine_config, object, start_server_with,
 };
 use machinist_e2e::ignition::pointer_config;

@@ -1,6 +1,6 @@
 //! Sockets that systemd has opened.
 
-use crate::support::{ServerProcess, get, serve_directory_args};
+use crate::server::support::{ServerProcess, get, serve_directory_args};
 use machinist_e2e::{Lab, binary, wait_for};
 use rustix::process::Signal;
 use std::io::{Read as _, Write as _};

@@ -1,6 +1,6 @@
 //! Older and newer versions of Ignition: each requests the newest specification that it reads, and gets it.
 
-use crate::support::{ServerProcess, serve_directory_args};
+use crate::server::support::{ServerProcess, serve_directory_args};
 use machinist_e2e::Lab;
 use machinist_e2e::ignition::{IgnitionRun, pointer_config};
 

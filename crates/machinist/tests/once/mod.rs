@@ -1,8 +1,6 @@
 //! `machinist once` from the outside: the state of the root directory after success, failure and crash.
 //!
 //! These tests change the owners of files, so they need root.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-
 mod cases;
 mod crash;
 mod fixture;

@@ -1,17 +1,7 @@
 //! The costs of the daemon: many files on a real disk, one file of a running machine, fifty machines at once, and being
 //! idle. Measurements need an optimised binary and an idle host, so these run with `make bench`.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "test helpers may panic"
-)]
-
 mod fifty_machines;
-#[path = "../daemon/fixture.rs"]
-#[allow(dead_code, reason = "tests of the daemon use the rest of it")]
-mod fixture;
 mod one_file;
 
 use machinist_e2e::{ApiServer, Lab, LoopDisk, binary, command, measurements, wait_for};

@@ -1,7 +1,5 @@
 //! The whole first boot of a machine: a pointer config, the real Ignition, our server, the pool's image, one reboot,
 //! joined, Done.
-#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
-
 mod fixture;
 mod in_place;
 mod leave;

@@ -1,16 +1,11 @@
 //! Templates and KubeletConfigs on both API servers, with the real kubectl: a pool rolls out exactly the right content,
 //! and rolls back.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
 mod cluster_settings;
-#[path = "../controller/fixture.rs"]
-#[allow(dead_code, reason = "the tests of the controller use the rest")]
-mod fixture;
 mod real_kubelet;
 
+use crate::controller::fixture::ControllerFixture;
 use anyhow::{Context as _, ensure};
-use fixture::ControllerFixture;
 use serde_json::{Value, json};
 
 const KUBELET: &str = "/etc/kubernetes/kubelet.conf";
@@ -28,7 +23,12 @@ fn templates_and_kubelet_configs_on_kube_apiserver_with_openshift_crds() {
 
 fn run_scenarios(mut fixture: ControllerFixture) {
     fixture.kubectl(&["label", "--overwrite", "mcp", "worker", &format!("{WORKER}=")]);
-    fixture.apply(&fixture::file("50-worker-mine", "worker", "/etc/mine", "mine"));
+    fixture.apply(&crate::controller::fixture::file(
+        "50-worker-mine",
+        "worker",
+        "/etc/mine",
+        "mine",
+    ));
     fixture.wait_for_new_config("worker", "");
     templates(&fixture);
     let base = fixture.populate_quick();

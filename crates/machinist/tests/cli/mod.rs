@@ -1,6 +1,4 @@
 //! The binary from the outside: its output, its exit codes, and its handling of invalid input.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-
 mod input;
 
 use std::fs;

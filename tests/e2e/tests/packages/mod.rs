@@ -1,7 +1,5 @@
 //! The outputs of `make image`, `make deb` and `make sbom`: reproducible and usable.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
 mod deb;
 mod image;
 mod sbom;

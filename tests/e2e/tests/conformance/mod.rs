@@ -1,13 +1,5 @@
 //! One suite, two API servers: the same requests to a real kube-apiserver and to the hub. Where they differ, the hub is
 //! wrong.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stderr,
-    unreachable_pub,
-    reason = "helpers of tests may panic as tests do, and nothing of a test is reachable"
-)]
-
 mod details;
 mod kubectl;
 mod objects;

@@ -1,7 +1,5 @@
 //! The OS image of a pool: how it is selected, and how a tag is resolved once for all machines.
 
-#![expect(clippy::unwrap_used, reason = "test helpers may panic")]
-
 mod pool;
 mod private_registry;
 mod tags;

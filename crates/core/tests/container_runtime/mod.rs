@@ -1,8 +1,6 @@
 //! Image mirrors, policies and runtime settings, tested through the public API: the generated
 //! files, and the errors. The expected values were measured with the Machine Config Operator (MCO).
 
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-
 mod errors;
 mod settings;
 

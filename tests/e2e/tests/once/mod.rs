@@ -1,7 +1,5 @@
 //! `machinist once` against real faults (failing system calls, power cuts), and against systemd's own implementation of
 //! enabling units.
-#![allow(clippy::unwrap_used, reason = "tests may panic")]
-
 mod fixture;
 mod power_cuts;
 mod syscall_faults;

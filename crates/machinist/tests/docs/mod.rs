@@ -1,8 +1,6 @@
 //! Checks the documentation: links resolve, tables match the code, examples work.
 //!
 //! `make reference` (`MACHINIST_UPDATE=1`) writes the generated pages.
-#![allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
-
 mod alerts;
 mod architecture;
 mod events;

@@ -1,12 +1,5 @@
 //! Working without kubectl, on both API servers: `machinist get|apply|delete|describe|label|annotate|wait` compared to
 //! the real kubectl.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    unreachable_pub,
-    reason = "helpers of tests may panic as tests do, and nothing of a test is reachable"
-)]
-
 mod apply_and_delete;
 mod get_and_describe;
 mod wait;

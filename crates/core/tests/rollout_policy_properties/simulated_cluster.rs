@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::check;
-use super::support::Rng;
+use crate::support::Rng;
 
 const INFRA: &str = "node-role.kubernetes.io/infra";
 const WORKER: &str = "node-role.kubernetes.io/worker";

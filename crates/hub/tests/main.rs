@@ -1,0 +1,32 @@
+//! All integration tests of the crate in one binary: linking one takes a fraction of the time of linking many.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests may panic and print"
+)]
+#![allow(clippy::needless_pass_by_value, reason = "tests read better without borrows")]
+#![allow(unreachable_pub, reason = "a module of a test binary is not reachable from outside")]
+
+mod fuzz_requests;
+mod pure;
+mod pure_discovery;
+mod pure_patch;
+mod pure_properties;
+mod pure_schema;
+mod pure_selector;
+mod pure_status;
+mod pure_table;
+mod server_auth;
+mod server_limits;
+mod server_objects;
+mod server_watch;
+mod store_backup;
+mod store_crash;
+mod store_disk;
+mod store_model;
+mod store_watch;
+mod support;
