@@ -10,6 +10,9 @@ use super::components::{
 use super::{ACCESS_NAMESPACE, BUNDLE_KEY, SERVER_CA, SERVER_TLS};
 use crate::api::names::{label, port};
 
+/// In MiB. Responses are cached per pool, and connections are limited.
+const SERVER_MEMORY_LIMIT: u32 = 1024;
+
 impl ComponentInputs {
     pub(super) fn server(&self) -> Value {
         let endpoint = self.endpoint.as_ref();
@@ -43,7 +46,7 @@ impl ComponentInputs {
         if self.settings.first_boot {
             args.push(format!("--first-boot-url={url}"));
         }
-        let mut container = self.container("server", &args, 50);
+        let mut container = self.container("server", &args, 50, Some(SERVER_MEMORY_LIMIT));
         container["ports"] = json!([
             {"name": "https", "containerPort": port::SERVER_TLS},
             {"name": "http", "containerPort": port::SERVER_HTTP},
