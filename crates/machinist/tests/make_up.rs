@@ -46,6 +46,44 @@ impl UpFixture {
     }
 }
 
+impl UpFixture {
+    /// The output with the defaults of a newcomer: paths, address and age as in the README, and of the lines that
+    /// show progress only the last.
+    fn as_in_the_readme(&self, output: &str) -> Vec<String> {
+        let home = self.directory.path().to_str().unwrap();
+        let output =
+            output.replace(home, "~/.local/state").replace(&self.address, "127.0.0.1:6443");
+        let lines = output.trim().lines().take_while(|line| !line.starts_with("The binary is "));
+        let lines: Vec<&str> = lines.collect();
+        let is_progress = |index: usize| {
+            let next = lines.get(index + 1);
+            lines[index].starts_with("worker → ")
+                && next.is_some_and(|next| next.starts_with("worker → "))
+        };
+        let shown = (0..lines.len()).filter(|index| !is_progress(*index));
+        let mut shown: Vec<String> = shown.map(|index| without_age(lines[index])).collect();
+        shown.pop_if(|last| last.is_empty());
+        shown
+    }
+}
+
+/// The row of the machine without its age, which may take one or two digits.
+fn without_age(line: &str) -> String {
+    if !line.starts_with("machine-1 ") {
+        return line.to_owned();
+    }
+    let words = line.split_whitespace().enumerate().filter(|(index, _)| *index != 3);
+    words.map(|(_, word)| word).collect::<Vec<_>>().join(" ")
+}
+
+fn readme_transcript() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = fs::read_to_string(path).unwrap();
+    let (_, rest) = readme.split_once("<!-- transcript: make up -->\n```console\n").unwrap();
+    let (transcript, _) = rest.split_once("\n```").unwrap();
+    transcript.lines().map(without_age).collect()
+}
+
 impl Drop for UpFixture {
     fn drop(&mut self) {
         self.script(&["stop"]);
@@ -59,6 +97,7 @@ fn the_example_is_shown_once_and_user_changes_stay() {
     for shown in ["machine-1", "machines updated; updated", "kept by Machinist. Local changes"] {
         assert!(first.contains(shown), "{shown:?} is not in:\n{first}");
     }
+    assert_eq!(readme_transcript(), fixture.as_in_the_readme(&first));
     let issue = fixture.data().with_file_name("machinist.machine-1").join("etc/issue");
     assert!(fs::read_to_string(issue).unwrap().contains("Local changes are reported."));
 

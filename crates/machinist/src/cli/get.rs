@@ -170,7 +170,7 @@ impl Get {
         for (part, responses) in parts.iter().zip(responses) {
             let mut table = ServerTable::default();
             for response in responses {
-                table.extend(ServerTable::parse(response));
+                table.extend(parse_table(part.resource, response));
             }
             let prefix = if parts.len() > 1 {
                 format!("{}/", part.resource.kind_and_group())
@@ -265,7 +265,7 @@ impl Get {
         printer: Option<&mut TablePrinter>,
     ) -> Result<()> {
         if let Some(printer) = printer {
-            return output::print(&printer.render(&ServerTable::parse(response)));
+            return output::print(&printer.render(&parse_table(resource, response)));
         }
         for object in objects(resource, response) {
             match self.output {
@@ -280,5 +280,13 @@ impl Get {
             }
         }
         Ok(())
+    }
+}
+
+fn parse_table(resource: &ServedResource, response: &Value) -> ServerTable {
+    if resource.group.is_empty() && resource.plural == "nodes" {
+        ServerTable::parse_nodes(response)
+    } else {
+        ServerTable::parse(response)
     }
 }

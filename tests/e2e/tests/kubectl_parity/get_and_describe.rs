@@ -44,15 +44,34 @@ fn assert_same_output(api_server: &ApiServer, arguments: &[&str]) {
     .unwrap();
 }
 
+/// Of Nodes, ours shows two columns more: how far each machine is.
+fn nodes(api_server: &ApiServer) {
+    for arguments in [&["get", "nodes"][..], &["get", "nodes", "-o", "wide"]] {
+        wait_for("kubectl's columns and two more", || {
+            let (ours, theirs) = (api_server.machinist(arguments)?, api_server.kubectl(arguments)?);
+            let begins = |(ours, theirs): (&str, &str)| ours.starts_with(theirs.trim_end());
+            let lines = ours.stdout.lines().zip(theirs.stdout.lines());
+            let has_columns =
+                ours.stdout.lines().next().is_some_and(|head| {
+                    head.split_whitespace().rev().take(2).eq(["CONFIG", "STATE"])
+                });
+            if has_columns && lines.into_iter().all(begins) {
+                return Ok(true);
+            }
+            Err(anyhow!("{}: {arguments:?}\n{ours:?}\n{theirs:?}", api_server.name))
+        })
+        .unwrap();
+    }
+}
+
 fn tables(api_server: &ApiServer) {
+    nodes(api_server);
     for arguments in [
         &["mcp"][..],
         &["mc"],
-        &["nodes"],
-        &["nodes", "-o", "wide"],
         &["mc", "-o", "wide"],
         &["mcp", "worker", "infra"],
-        &["mcp/worker", "node/looked-at"],
+        &["mcp/worker", "mc/50-infra-motd"],
         &["mcp,mc"],
         &["machineconfigpools.machineconfiguration.openshift.io", "worker"],
         &["MachineConfigPool", "worker"],

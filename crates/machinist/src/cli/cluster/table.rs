@@ -1,6 +1,10 @@
 //! Server-side tables as `kubectl` prints them.
 
+use machinist_core::api::names::annotation::{CURRENT_CONFIG, STATE};
 use serde_json::Value;
+
+/// What `get nodes` adds to the server's columns: how far each machine is, from its annotations.
+const MACHINE_COLUMNS: [(&str, &str); 2] = [("STATE", STATE), ("CONFIG", CURRENT_CONFIG)];
 
 /// The minimum width of a column, and the space between two.
 const MIN_COLUMN_WIDTH: usize = 6;
@@ -60,6 +64,26 @@ impl ServerTable {
             columns: items("columnDefinitions").into_iter().flatten().map(column).collect(),
             rows: items("rows").into_iter().flatten().map(row).collect(),
         }
+    }
+
+    /// The same for a response with Nodes.
+    pub(in crate::cli) fn parse_nodes(response: &Value) -> Self {
+        let mut table = Self::parse(response);
+        // The later events of a watch have no columns. A table of names has one.
+        if table.columns.len() > 1 {
+            let column = |name: &str| TableColumn { name: name.to_owned(), is_wide: false };
+            table.columns.extend(MACHINE_COLUMNS.iter().map(|(name, _)| column(name)));
+        }
+        let objects = response.get("rows").and_then(Value::as_array).into_iter().flatten();
+        for (row, object) in table.rows.iter_mut().zip(objects) {
+            row.cells.extend(MACHINE_COLUMNS.iter().map(|(_, annotation)| {
+                let annotations = object.pointer("/object/metadata/annotations");
+                annotations
+                    .and_then(|annotations| annotations.get(annotation))
+                    .map_or_else(|| "<none>".to_owned(), cell)
+            }));
+        }
+        table
     }
 
     /// Adds the rows of another table of the same kind.
@@ -210,6 +234,32 @@ mod tests {
         one.rows.truncate(1);
         one.columns.clear(); // as in the later events of a watch
         assert_eq!(printer.render(&one), "a               5d\n");
+    }
+
+    #[test]
+    fn nodes_show_how_far_each_machine_is() {
+        let row = |annotations: Value| json!({"cells": ["a", "Ready"], "object": {"metadata": {"annotations": annotations}}});
+        let mut response = json!({
+            "kind": "Table",
+            "columnDefinitions": [{"name": "Name"}, {"name": "Status"}],
+            "rows": [row(json!({STATE: "Done", CURRENT_CONFIG: "rendered-worker-1"})), row(json!(null))],
+        });
+        let mut printer = TablePrinter::default();
+        assert_eq!(
+            printer.render(&ServerTable::parse_nodes(&response)),
+            "NAME   STATUS   STATE    CONFIG\n\
+             a      Ready    Done     rendered-worker-1\n\
+             a      Ready    <none>   <none>\n"
+        );
+        // A later event of a watch.
+        response["columnDefinitions"] = json!(null);
+        response["rows"] = json!([row(json!({STATE: "Working"}))]);
+        assert_eq!(
+            printer.render(&ServerTable::parse_nodes(&response)),
+            "a      Ready    Working   <none>\n"
+        );
+        let names = json!({"kind": "NodeList", "items": [{"metadata": {"name": "a"}}]});
+        assert_eq!(ServerTable::parse_nodes(&names), ServerTable::parse(&names));
     }
 
     #[test]
