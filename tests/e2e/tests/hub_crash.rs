@@ -12,17 +12,18 @@ use kube::{Api, Client, ResourceExt as _};
 use machinist_e2e::environment::env_number;
 use machinist_e2e::{block_on, measurements, runtime, wait_for};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const WRITERS: u64 = 16;
 const WATCHERS: usize = 4;
-/// The hub's event history: watchers that return immediately resume, a paused one falls behind.
+/// The hub's event history: watchers that return immediately resume, one that misses more events falls behind.
 const HISTORY_EVENTS: usize = 100;
-const WATCHER_SLEEP: Duration = Duration::from_secs(5);
-/// How long the test may take, unless a number of rounds is given.
-const TIME_LIMIT: Duration = Duration::from_secs(45);
+const MISSED_EVENTS: usize = 2 * HISTORY_EVENTS;
+/// The most writes before the hub is killed.
+const MAX_WRITES_PER_ROUND: u64 = 150;
+const ROUNDS: u64 = 15;
 
 /// A writer's last write: its count, or `None` if it deleted its object.
 type LastWrite = Option<u64>;
@@ -49,6 +50,26 @@ fn revision(map: &ConfigMap) -> u64 {
     map.resource_version().unwrap().parse().unwrap()
 }
 
+/// How far the writers are. Watchers and kills wait for writes and not for time, so that a slow host sees the same.
+#[derive(Default)]
+struct Progress {
+    acknowledged: AtomicUsize,
+    /// No further writes come.
+    ended: AtomicBool,
+}
+
+impl Progress {
+    /// Waits for further writes.
+    async fn wait_for_writes(&self, count: usize) {
+        let until = self.acknowledged.load(Ordering::Relaxed) + count;
+        while self.acknowledged.load(Ordering::Relaxed) < until
+            && !self.ended.load(Ordering::Relaxed)
+        {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
 /// What one writer observed until its first error.
 struct WriterResult {
     acknowledged: LastWrite,
@@ -62,6 +83,7 @@ async fn write(
     name: String,
     mut state: LastWrite,
     mut count: u64,
+    progress: Arc<Progress>,
 ) -> WriterResult {
     let mut writes = Vec::new();
     let post = PostParams::default();
@@ -80,6 +102,7 @@ async fn write(
             Ok(revision) => {
                 state = next;
                 writes.push(revision);
+                progress.acknowledged.fetch_add(1, Ordering::Relaxed);
             }
             Err(kube::Error::Api(status)) if status.code < 500 => panic!("{name}: {status:?}"),
             Err(_) => return WriterResult { acknowledged: state, attempted: next, writes },
@@ -102,13 +125,15 @@ async fn watch(
     api: Api<ConfigMap>,
     seen: Arc<Mutex<WatcherResult>>,
     stop: Arc<AtomicBool>,
-    pause: Duration,
+    progress: Arc<Progress>,
+    missed: usize,
 ) {
     let mut from: Option<String> = None;
     while !stop.load(Ordering::Relaxed) {
-        let ended = watch_once(&api, &seen, &mut from, &stop).await;
-        let pause = if ended.is_ok() { pause } else { Duration::from_millis(20) };
-        tokio::time::sleep(pause).await;
+        // However it ended: by a kill, by falling behind, or because the hub is not back yet.
+        let _ = watch_once(&api, &seen, &mut from, &stop).await;
+        progress.wait_for_writes(missed).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -171,6 +196,7 @@ struct CrashTest {
     revision: u64,
     writes: HashSet<u64>,
     count: usize,
+    progress: Arc<Progress>,
 }
 
 impl CrashTest {
@@ -181,10 +207,13 @@ impl CrashTest {
             .iter()
             .map(|(name, (state, count))| {
                 let api = Api::default_namespaced(client.clone());
-                (name.clone(), runtime().spawn(write(api, name.clone(), *state, *count)))
+                let progress = Arc::clone(&self.progress);
+                (name.clone(), runtime().spawn(write(api, name.clone(), *state, *count, progress)))
             })
             .collect();
-        std::thread::sleep(Duration::from_micros(self.random.below(600_000)));
+        let writes = usize::try_from(self.random.below(MAX_WRITES_PER_ROUND)).unwrap();
+        block_on(self.progress.wait_for_writes(writes));
+        std::thread::sleep(Duration::from_micros(self.random.below(20_000)));
         self.hub.kill().unwrap();
         let result: Vec<(String, WriterResult)> =
             writers.into_iter().map(|(name, task)| (name, block_on(task).unwrap())).collect();
@@ -225,20 +254,23 @@ impl CrashTest {
 fn nothing_acknowledged_is_lost_when_the_hub_is_killed() {
     let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let seed = env_number("MACHINIST_CRASH_SEED", now | 1);
-    let fixed_rounds = env_number("MACHINIST_CRASH_ROUNDS", 0);
+    let rounds = env_number("MACHINIST_CRASH_ROUNDS", ROUNDS);
     eprintln!("MACHINIST_CRASH_SEED={seed}");
     let start = Instant::now();
     let hub = HubProcess::with_history(Some(HISTORY_EVENTS)).unwrap();
     let client = hub.client().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
+    let progress = Arc::new(Progress::default());
     let seen: Vec<Arc<Mutex<WatcherResult>>> = (0..WATCHERS).map(|_| Arc::default()).collect();
     let watchers: Vec<_> = seen
         .iter()
         .enumerate()
         .map(|(index, seen)| {
             let api = Api::default_namespaced(client.clone());
-            let pause = if index == 0 { WATCHER_SLEEP } else { Duration::from_millis(20) };
-            runtime().spawn(watch(api, Arc::clone(seen), Arc::clone(&stop), pause))
+            let missed = if index == 0 { MISSED_EVENTS } else { 0 };
+            let (seen, stop, progress) =
+                (Arc::clone(seen), Arc::clone(&stop), Arc::clone(&progress));
+            runtime().spawn(watch(api, seen, stop, progress, missed))
         })
         .collect();
     let mut test = CrashTest {
@@ -247,17 +279,13 @@ fn nothing_acknowledged_is_lost_when_the_hub_is_killed() {
         revision: 1,
         writes: HashSet::new(),
         count: 0,
+        progress: Arc::clone(&progress),
     };
     let mut states = (0..WRITERS).map(|n| (format!("w{n}"), (None, 0))).collect();
-    let mut rounds = 0;
-    while if fixed_rounds > 0 {
-        rounds < fixed_rounds
-    } else {
-        start.elapsed() < TIME_LIMIT && rounds < 20
-    } {
+    for _ in 0..rounds {
         test.round(&mut states);
-        rounds += 1;
     }
+    progress.ended.store(true, Ordering::Relaxed);
     let newest = test.writes.iter().copied().max().unwrap();
     for (seen, watcher) in seen.iter().zip(watchers) {
         wait_for("a watcher to see the last write", || {
@@ -285,6 +313,5 @@ fn nothing_acknowledged_is_lost_when_the_hub_is_killed() {
     );
     eprintln!("{summary}");
     measurements::record("hub-crashes", &summary).unwrap();
-    assert!(rounds >= 5 && test.count > 100, "too slow to be significant: {summary}");
-    assert!(rounds < 15 || lists > WATCHERS, "nobody fell behind: {summary}");
+    assert!(rounds < ROUNDS || lists > WATCHERS, "nobody fell behind: {summary}");
 }

@@ -58,6 +58,11 @@ impl RawTlsDialer {
         self.connect(&self.admin, &[b"h2"])
     }
 
+    /// An HTTP/2 connection without a certificate.
+    pub fn anonymous_http2(&self) -> Result<TlsConnection> {
+        self.connect(&self.anonymous, &[b"h2"])
+    }
+
     /// A connection without a certificate.
     pub fn anonymous(&self) -> Result<TlsConnection> {
         self.connect(&self.anonymous, &[])
@@ -123,9 +128,21 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
 
 /// The frames of an HTTP/2 client that requests the same path on many streams and reads nothing.
 pub fn http2_without_window(path: &str, streams: u32) -> Vec<u8> {
-    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    let mut bytes = HTTP2_PREFACE.to_vec();
     // SETTINGS: the initial window of every stream is 0.
     bytes.extend(frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    let head = http2_head(path);
+    for stream in 0..streams {
+        bytes.extend(frame(1, 0x5, stream * 2 + 1, &head)); // end of stream, end of headers
+    }
+    bytes
+}
+
+/// What every HTTP/2 client sends first.
+pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The header block of a GET request.
+pub fn http2_head(path: &str) -> Vec<u8> {
     let mut head = vec![0x82, 0x87]; // GET, https
     for (index, value) in [(4, path), (1, "hub")] {
         head.push(index); // a literal of a known name, not indexed
@@ -133,13 +150,11 @@ pub fn http2_without_window(path: &str, streams: u32) -> Vec<u8> {
         head.push(length.unwrap_or(0));
         head.extend_from_slice(value.as_bytes());
     }
-    for stream in 0..streams {
-        bytes.extend(frame(1, 0x5, stream * 2 + 1, &head)); // end of stream, end of headers
-    }
-    bytes
+    head
 }
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+/// One HTTP/2 frame.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
     let mut bytes = length[1..].to_vec();
     bytes.extend([kind, flags]);
