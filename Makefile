@@ -6,10 +6,7 @@ SHELL := /bin/bash
 ORACLE := $(CURDIR)/target/oracle/oracle
 export MACHINIST_ORACLE := $(ORACLE)
 
-# How many whole-machine tests run at once. They mostly wait, so more than the number of cores is faster.
-E2E_THREADS ?= $(shell nproc)
-
-.PHONY: help up down demo check fmt words lint deps unit oracle test e2e testkit testkit-clean bench fuzz book reference crds manifests image deb sbom clean
+.PHONY: help up down demo check fmt words lint deps unit oracle test e2e nightly testkit testkit-clean bench fuzz book reference crds manifests image deb sbom clean clean-cache
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -37,8 +34,12 @@ deps: ## Check licences, sources and bans of the dependencies, and that each is 
 lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
+# `--workspace` in all builds of tests: with other packages selected, dependencies get other features and are compiled
+# again.
 unit: oracle
-	cargo test --locked
+	scripts/trim-target
+	cargo test --locked --workspace --lib --bins --test integration
+	cargo test --locked --workspace --doc
 
 oracle: $(ORACLE)
 
@@ -57,8 +58,10 @@ testkit-clean: ## Remove the caches of the whole-machine tests
 	scripts/testkit/prepare clean
 
 e2e: testkit ## Run only the whole-machine tests; FILTER=name selects some
-	cargo build --locked -p machinist
-	cargo test --locked --no-fail-fast -p machinist-e2e -- --test-threads=$(E2E_THREADS) $(FILTER)
+	scripts/testkit/run $(FILTER)
+
+nightly: testkit ## Run what takes too long for make test, and write docs/nightly.md (hours)
+	scripts/nightly
 
 bench: ## Run the benchmarks and check their budgets
 	cargo bench --locked -p machinist-core
@@ -76,14 +79,14 @@ book: ## Build the book of docs/ into target/book
 	scripts/book
 
 reference: ## Regenerate the pages of docs/reference
-	MACHINIST_UPDATE=1 cargo test --locked -p machinist --lib cli::docs_test
-	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test integration -- docs::fields docs::names
+	MACHINIST_UPDATE=1 cargo test --locked --workspace --lib cli::docs_test
+	MACHINIST_UPDATE=1 cargo test --locked --workspace --test integration -- docs::fields docs::names
 
 crds: ## Regenerate deploy/crds
-	MACHINIST_UPDATE=1 cargo test --locked -p machinist-core --test integration api_crds::
+	MACHINIST_UPDATE=1 cargo test --locked --workspace --test integration api_crds::
 
 manifests: ## Regenerate deploy/install.yaml and the Helm chart
-	MACHINIST_UPDATE=1 cargo test --locked -p machinist --test integration deploy::
+	MACHINIST_UPDATE=1 cargo test --locked --workspace --test integration deploy::
 
 image: ## Build the container image in target/dist; BINARY=file packs an existing binary
 	scripts/image
@@ -96,3 +99,7 @@ sbom: ## Write the bill of materials to target/dist
 
 clean: ## Remove build outputs
 	cargo clean
+
+clean-cache: ## Remove build outputs that no current build uses, and unused test kit caches
+	scripts/trim-target all
+	scripts/testkit/prepare unused

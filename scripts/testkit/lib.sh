@@ -4,8 +4,8 @@
 kit=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/testkit
 
-# In the order in which they can be built.
-artifacts=(openshift-api base node ostree ostree-node ostree-small os-image kubernetes ignition helm mdbook)
+# In an order in which they can be built, the longest first.
+artifacts=(openshift-api kubernetes base node ostree ostree-node ostree-small os-image ignition mdbook)
 
 # The input directories of an artifact: its own and, through its `needs`, those of others.
 inputs() {

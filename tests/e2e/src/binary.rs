@@ -33,7 +33,18 @@ fn build() -> Result<PathBuf> {
             cargo.env_remove(name.as_ref());
         }
     }
-    cargo.args(["build", "--quiet", "--package", "machinist", "--target-dir"]).arg(target);
+    // The integration tests bring the binary with them, built with the features that the calling test was built with;
+    // `cargo build` would compile the dependencies again with others.
+    cargo.args([
+        "test",
+        "--quiet",
+        "--workspace",
+        "--no-run",
+        "--test",
+        "integration",
+        "--target-dir",
+    ]);
+    cargo.arg(target);
     if profile.file_name().is_some_and(|name| name == "release") {
         cargo.arg("--release");
     }

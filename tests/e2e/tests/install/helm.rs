@@ -5,7 +5,7 @@ use machinist_e2e::{Cluster, cache, command};
 use std::process::Command;
 
 fn helm(cluster: &Cluster, args: &[&str]) -> String {
-    let binary = cache::artifact("helm").unwrap().join("bin/helm");
+    let binary = cache::artifact("kubernetes").unwrap().join("bin/helm");
     let mut helm = Command::new(binary);
     helm.env("KUBECONFIG", cluster.kubeconfig()).env("HOME", cluster.lab().dir()).args(args);
     command::run(&mut helm).unwrap()
