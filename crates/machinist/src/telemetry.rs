@@ -19,10 +19,16 @@ pub enum LogFormat {
 const DEFAULT_FILTER: &str = "info,kube_runtime=error";
 
 /// Sends log lines to standard error. `MACHINIST_LOG` selects them by level and module.
+///
+/// A line that cannot be written (a full disk, a closed pipe) is lost, and the process continues.
 pub fn init_logging(format: LogFormat) {
     let filter =
         EnvFilter::try_from_env("MACHINIST_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        // It would report a line that it cannot write with `eprintln!`, which panics for the same reason.
+        .log_internal_errors(false);
     // A second call fails and changes nothing: the first logger stays in use.
     let _ = match format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),

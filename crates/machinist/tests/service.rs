@@ -1,4 +1,5 @@
 //! Processes as systemd runs them: readiness, watchdog and JSON logs of the real binary.
+use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -18,6 +19,10 @@ struct Service {
 
 impl Service {
     fn start(dir: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(dir, arguments, Stdio::null(), Stdio::piped())
+    }
+
+    fn start_with(dir: &Path, arguments: &[&str], stdout: Stdio, stderr: Stdio) -> Self {
         let path = dir.join("notify.socket");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -27,8 +32,8 @@ impl Service {
             .env("WATCHDOG_USEC", "400000")
             .env_remove("WATCHDOG_PID")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()
             .unwrap();
         Self { child, socket }
@@ -54,7 +59,9 @@ impl Service {
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         self.wait_for("STOPPING=1");
         let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut log).unwrap();
+        }
         assert!(self.child.wait().unwrap().success(), "{log}");
         log
     }
@@ -93,10 +100,45 @@ fn the_hub_notifies_systemd_and_logs_json() {
     }
 }
 
+/// Standard output and error that fail every write: a full disk, and a pipe whose reader is gone.
+fn failing_outputs() -> [(Stdio, Stdio); 2] {
+    let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    let closed = || Stdio::from(std::io::pipe().unwrap().1);
+    [(full(), full()), (closed(), closed())]
+}
+
 #[test]
-fn the_daemon_is_ready_before_it_reaches_the_api_server() {
-    let dir = tempfile::tempdir().unwrap();
-    let (root, kubeconfig) = (dir.path().join("root"), dir.path().join("kubeconfig"));
+fn the_hub_runs_although_nothing_can_be_logged() {
+    for (stdout, stderr) in failing_outputs() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let arguments = ["up", "--api-listen=127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+        let service = Service::start_with(dir.path(), &arguments, stdout, stderr);
+        service.wait_for("READY=1");
+        service.wait_for("WATCHDOG=1");
+        service.wait_for("WATCHDOG=1");
+        service.stop();
+    }
+}
+
+#[test]
+fn the_daemon_runs_although_nothing_can_be_logged() {
+    for (stdout, stderr) in failing_outputs() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, kubeconfig) = unreachable_cluster(dir.path());
+        let arguments =
+            ["daemon", "start", "--kubeconfig", &kubeconfig, "--root", &root, "--node-name=a"];
+        let service = Service::start_with(dir.path(), &arguments, stdout, stderr);
+        service.wait_for("READY=1");
+        service.wait_for("WATCHDOG=1");
+        service.wait_for("WATCHDOG=1");
+        service.stop();
+    }
+}
+
+/// A machine's root and a kubeconfig whose API server does not answer.
+fn unreachable_cluster(dir: &Path) -> (String, String) {
+    let (root, kubeconfig) = (dir.join("root"), dir.join("kubeconfig"));
     let boot_id = root.join("proc/sys/kernel/random");
     std::fs::create_dir_all(&boot_id).unwrap();
     std::fs::create_dir_all(root.join("etc")).unwrap();
@@ -109,10 +151,16 @@ fn the_daemon_is_ready_before_it_reaches_the_api_server() {
          contexts: [{name: a, context: {cluster: a, user: a}}]\n",
     )
     .unwrap();
-    let (root, kubeconfig) = (root.to_str().unwrap(), kubeconfig.to_str().unwrap());
+    (root.to_str().unwrap().to_owned(), kubeconfig.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn the_daemon_is_ready_before_it_reaches_the_api_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, kubeconfig) = unreachable_cluster(dir.path());
     let service = Service::start(
         dir.path(),
-        &["daemon", "start", "--kubeconfig", kubeconfig, "--root", root, "--node-name=a"],
+        &["daemon", "start", "--kubeconfig", &kubeconfig, "--root", &root, "--node-name=a"],
     );
     service.wait_for("READY=1");
     service.wait_for("WATCHDOG=1");

@@ -52,16 +52,16 @@ impl EnrolArgs {
         match runtime.block_on(enrol::run(&options, output::print_note))? {
             enrol::EnrolOutcome::Done { paths, units } => {
                 for path in &paths {
-                    output::print(&format!("wrote {path}\n"))?;
+                    output::print_progress(&format!("wrote {path}\n"));
                 }
                 if self.root == Path::new("/") {
                     enrol::start_units(&units)?;
                 }
-                output::print("This machine has its whole config now.\n")?;
+                output::print_progress("This machine has its whole config now.\n");
                 Ok(CommandOutcome::Done)
             }
             enrol::EnrolOutcome::AlreadyEnrolled => {
-                output::print("This machine already has its whole config.\n")?;
+                output::print_progress("This machine already has its whole config.\n");
                 Ok(CommandOutcome::Done)
             }
             enrol::EnrolOutcome::Refused(why) => {

@@ -97,10 +97,14 @@ impl FirstBootArgs {
             }
             report => report?,
         };
-        match self.output {
-            OutputFormat::Json => output::print_json(&report)?,
-            OutputFormat::Text => output::print(&text(&report))?,
-        }
+        // A report that cannot be written must not leave the machine between two boots.
+        let printed = match self.output {
+            OutputFormat::Json => output::print_json(&report),
+            OutputFormat::Text => {
+                output::print_progress(&text(&report));
+                Ok(())
+            }
+        };
         match &report {
             // Another root belongs to a machine that does not run here.
             _ if self.root != Path::new("/") => {}
@@ -112,7 +116,7 @@ impl FirstBootArgs {
             }
             _ => {}
         }
-        Ok(CommandOutcome::Done)
+        printed.map(|()| CommandOutcome::Done)
     }
 
     fn reboot(&self) -> Result<()> {

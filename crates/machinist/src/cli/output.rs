@@ -34,6 +34,12 @@ pub(super) fn print(text: &str) -> Result<()> {
     Ok(anstream::stdout().lock().write_all(text.as_bytes())?)
 }
 
+/// Writes progress to standard output. The work matters more than its messages: unlike [`print`], it
+/// ignores a full disk and a closed pipe.
+pub(super) fn print_progress(text: &str) {
+    let _ = anstream::stdout().lock().write_all(text.as_bytes());
+}
+
 /// Writes a value as indented JSON.
 pub(super) fn print_json(value: &impl Serialize) -> Result<()> {
     print(&format!("{}\n", serde_json::to_string_pretty(value)?))

@@ -154,15 +154,15 @@ impl UpArgs {
         let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         runtime.block_on(async {
             let mut system = RunningSystem::start(config.clone()).await?;
-            output::print(&banner(
+            output::print_progress(&banner(
                 &config.directory,
                 system.address,
                 system.listening,
                 system.is_new,
-            ))?;
+            ));
             system.run().await?;
             systemd_notify::stopping();
-            output::print("Stopping.\n")?;
+            output::print_progress("Stopping.\n");
             system.stop().await;
             Ok(CommandOutcome::Done)
         })
