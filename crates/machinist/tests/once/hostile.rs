@@ -1,7 +1,7 @@
 //! Hostile configs and trees are refused or applied below the root directory, never outside.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -187,4 +187,33 @@ fn contents_that_cannot_be_decoded_are_refused() {
 fn a_masked_unit_cannot_be_enabled() {
     let unit = json!([{"name": "x.service", "contents": "[Service]\nType=oneshot\n", "mask": true, "enabled": true}]);
     assert_refused(&OnceFixture::new(), &units("masked", &unit), "masked");
+}
+
+/// A user links a file of root's into a directory of theirs, under a name that a config manages. The
+/// contents are the same, so only permissions change.
+#[test]
+fn permissions_do_not_follow_hard_links() {
+    let site = OnceFixture::new();
+    site.write("etc/shadow", "root:*:19000:0:99999:7:::\n", 0o600);
+    fs::hard_link(site.path("etc/shadow"), site.path("home/core/mine")).unwrap();
+    let wanted = json!([{"path": "/home/core/mine", "mode": 0o666, "user": {"name": "core"},
+        "contents": {"source": "data:,root:*:19000:0:99999:7:::%0A"}}]);
+    let untouched = |site: &OnceFixture| {
+        let meta = fs::metadata(site.path("etc/shadow")).unwrap();
+        assert_eq!((meta.mode() & 0o7777, meta.uid()), (0o600, 0));
+    };
+    let report = site.apply(&files("links", &wanted));
+    let actions: Vec<_> = report["changes"].as_array().unwrap().iter().collect();
+    assert!(
+        actions
+            .iter()
+            .any(|change| change["action"] == "setPermissions"
+                && change["path"] == "/home/core/mine"),
+        "{actions:?}"
+    );
+    untouched(&site);
+    let mine = fs::metadata(site.path("home/core/mine")).unwrap();
+    assert_eq!((mine.mode() & 0o7777, mine.uid(), mine.nlink()), (0o666, 1000, 1));
+    site.apply(&nothing());
+    untouched(&site);
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow};
-use machinist_core::apply::{DiskStep, FsNode};
+use machinist_core::apply::{DiskStep, FileMeta, FsNode};
 
 use super::fault_injection;
 use super::journal::Journal;
@@ -88,10 +88,10 @@ fn make_directory(root: &HostRoot, step: &DiskStep) -> io::Result<()> {
 
 fn swap_in(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     let DiskStep { path, from, to } = &journal.plan.steps[index];
-    if from.differs_in_meta_only(to) {
-        return change_meta(root, path, to);
-    }
     match (from, to) {
+        (FsNode::Directory { .. }, FsNode::Directory { meta }) => {
+            change_directory_meta(root, path, *meta)
+        }
         // Directories are created before and removed after everything else.
         (_, FsNode::Directory { .. } | FsNode::Special) | (FsNode::Directory { .. }, _) => Ok(()),
         (_, FsNode::Absent) => root.remove(path),
@@ -100,21 +100,14 @@ fn swap_in(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     }
 }
 
-/// Sets permissions and owner, and keeps the contents.
-fn change_meta(root: &HostRoot, path: &str, to: &FsNode) -> io::Result<()> {
-    match to {
-        FsNode::File { meta, .. } => {
-            let file = root.read_only(path)?;
-            set_meta(&file, *meta)?;
-            file.sync_all()
-        }
-        FsNode::Directory { meta } => {
-            let directory = root.open_directory(path)?;
-            set_meta(&directory, *meta)?;
-            Ok(rustix::fs::fsync(&directory)?)
-        }
-        _ => Ok(()),
-    }
+/// Sets permissions and owner of a directory.
+///
+/// A file is always replaced instead, even if only its permissions change: it may have a second name that
+/// somebody else made, such as a hard link to `/etc/shadow` in a home directory. Directories have one name.
+fn change_directory_meta(root: &HostRoot, path: &str, meta: FileMeta) -> io::Result<()> {
+    let directory = root.open_directory(path)?;
+    set_meta(&directory, meta)?;
+    Ok(rustix::fs::fsync(&directory)?)
 }
 
 /// Syncs the contents of all new files. Many threads wait at once, so that the file system can write them

@@ -20,9 +20,6 @@ const SELINUX_XATTR: &str = "security.selinux";
 /// Writes the new file of a step and keeps the old one, both in the directory of the path.
 pub(super) fn prepare(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     let step = &journal.plan.steps[index];
-    if step.from.differs_in_meta_only(&step.to) {
-        return Ok(());
-    }
     match &step.to {
         FsNode::File { meta, content } => {
             let path = journal.new_path(root, index);
@@ -46,9 +43,7 @@ pub(super) fn prepare(root: &HostRoot, journal: &Journal, index: usize) -> io::R
 pub(super) fn fsync(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     let step = &journal.plan.steps[index];
     match &step.to {
-        FsNode::File { .. } if !step.from.differs_in_meta_only(&step.to) => {
-            root.read_only(&journal.new_path(root, index))?.sync_all()
-        }
+        FsNode::File { .. } => root.read_only(&journal.new_path(root, index))?.sync_all(),
         _ => Ok(()),
     }
 }

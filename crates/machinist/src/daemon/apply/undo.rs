@@ -4,12 +4,12 @@
 use std::io;
 
 use anyhow::{Context as _, Result};
-use machinist_core::apply::{DiskStep, FsNode};
+use machinist_core::apply::{DiskStep, FileMeta, FsNode};
 
 use super::super::fault_injection;
 use super::super::journal::Journal;
-use super::super::root::HostRoot;
-use super::{change_meta, fsync_directories};
+use super::super::root::{HostRoot, set_meta};
+use super::{change_directory_meta, fsync_directories};
 
 /// Undoes every step, the last first. Continues after an error, and returns the first one.
 pub(in super::super) fn undo(root: &HostRoot, journal: &Journal) -> Result<()> {
@@ -25,13 +25,11 @@ pub(in super::super) fn undo(root: &HostRoot, journal: &Journal) -> Result<()> {
 
 fn undo_step(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
     let DiskStep { path, from, to } = &journal.plan.steps[index];
-    if from.differs_in_meta_only(to) {
-        return match root.look(path)? {
-            FsNode::Absent => Ok(()),
-            _ => change_meta(root, path, from),
-        };
-    }
     match (from, to) {
+        (FsNode::Directory { meta }, FsNode::Directory { .. }) => match root.look(path)? {
+            FsNode::Directory { .. } => change_directory_meta(root, path, *meta),
+            _ => Ok(()),
+        },
         (FsNode::Absent, FsNode::Directory { .. }) => match root.remove_directory(path) {
             // Someone has put something into it.
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
@@ -50,8 +48,24 @@ fn undo_step(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()>
                 root.rename(&old, path)?;
                 // rename(2) does nothing if both names are the same file.
                 root.remove(&old)?;
+            } else if let FsNode::File { meta, .. } = from
+                && from.differs_in_meta_only(to)
+                && root.look(path)? == *to
+            {
+                undo_in_place(root, path, *meta)?;
             }
             root.remove(&new)
         }
     }
+}
+
+/// Undoes a change of permissions by an older version, which changed them in place. A file with a second name
+/// stays as it is: the other name may be anyone's.
+fn undo_in_place(root: &HostRoot, path: &str, meta: FileMeta) -> io::Result<()> {
+    let file = root.read_only(path)?;
+    if rustix::fs::fstat(&file)?.st_nlink > 1 {
+        return Ok(());
+    }
+    set_meta(&file, meta)?;
+    file.sync_all()
 }
