@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::api::MachineConfig;
 use crate::ignition::schema::{Config, PasswdUser};
+use crate::ignition::unpacked_size::check_unpacked_sizes;
 use crate::ignition::{self, IgnitionError, IgnitionReport};
 use crate::validate::{MachineConfigProblem, check_modes};
 
@@ -209,7 +210,9 @@ fn validate_again(config: &Config) -> Result<(), String> {
     if report.is_fatal() {
         return Err(format!("invalid ignition V3 config found: {report}"));
     }
-    check_modes(config).map_err(|problem: MachineConfigProblem| problem.to_string())
+    check_modes(config)
+        .and_then(|()| Ok(check_unpacked_sizes(config)?))
+        .map_err(|problem: MachineConfigProblem| problem.to_string())
 }
 
 fn check_sections(

@@ -4,6 +4,7 @@
 //! `reconcile_check` repeats the checks before a machine applies a config.
 
 use crate::api::MachineConfigSpec;
+use crate::ignition::unpacked_size::{UnpackedTooLarge, check_unpacked_sizes};
 use crate::ignition::{self, Config, IgnitionError, IgnitionReport, ParsedConfig};
 
 /// The extensions that MCO knows.
@@ -37,6 +38,9 @@ pub enum MachineConfigProblem {
         /// The file.
         path: String,
     },
+    /// The contents of files exceed a limit.
+    #[error("spec.config: {0}")]
+    UnpackedTooLarge(#[from] UnpackedTooLarge),
     /// The Ignition config is not valid.
     #[error("spec.config: failed to parse Ignition config: {0}")]
     Ignition(#[from] IgnitionError),
@@ -57,6 +61,7 @@ pub fn validate_spec(
     // MCO checks extensions only if there is an Ignition config.
     check_extensions(spec)?;
     let config = ignition::parse::upgrade(parsed)?;
+    check_unpacked_sizes(&config)?;
     Ok(Some((config, report)))
 }
 

@@ -1,6 +1,7 @@
 //! What can be at a path: the states that a plan moves between.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -29,8 +30,8 @@ pub struct FileMeta {
 /// Where the bytes of a file come from.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ContentSource {
-    /// These bytes.
-    Bytes(Vec<u8>),
+    /// These bytes. Shared: a plan is cloned, and they can be large.
+    Bytes(Arc<Vec<u8>>),
     /// From the file at a path, with its times and extended attributes.
     Path(String),
     /// Unknown: read back from a journal.
@@ -60,7 +61,7 @@ impl FileContent {
         Self {
             size: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             sha256: hex(&Sha256::digest(&bytes)),
-            source: ContentSource::Bytes(bytes),
+            source: ContentSource::Bytes(Arc::new(bytes)),
         }
     }
 

@@ -8,15 +8,13 @@ use super::fs_node::{FileContent, FileMeta, FileOwner, FsNode};
 use super::overlay::TreeOverlay;
 use super::users;
 use crate::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE, NO_ORIGINALS, ORIGINALS};
-use crate::ignition::contents;
 use crate::ignition::schema::{Config, File, Unit};
+use crate::ignition::unpacked_size::UnpackBudget;
 
 /// The directory of unit files.
 pub(super) const UNITS_DIR: &str = "/etc/systemd/system";
 /// Where a masked unit points.
 pub(super) const DEV_NULL: &str = "/dev/null";
-/// Files that are larger than this after decompression are refused.
-pub(super) const MAX_FILE_BYTES: u64 = 1 << 30;
 /// The journal of the daemon; see `docs/daemon.md`.
 const JOURNAL: &str = "/etc/.machinist-journal";
 /// Other files that belong to the daemon.
@@ -66,9 +64,11 @@ pub(super) fn desired_paths(
 ) -> Result<Vec<DesiredPath>, ApplyError> {
     let names = users::UserDatabase::read(view)?;
     let mut wants = Vec::new();
+    let mut budget = UnpackBudget::default();
     for file in &config.storage.files {
         let (path, meta) = file_location(file, &names, view)?;
-        let bytes = contents::decode(&file.contents, MAX_FILE_BYTES)
+        let bytes = budget
+            .decode(&file.contents)
             .map_err(|source| ApplyError::Contents { path: file.path.clone(), source })?;
         let node = FsNode::File { meta, content: FileContent::new(bytes) };
         wants.push(DesiredPath { path, origin: PathOrigin::File, node });

@@ -1,6 +1,7 @@
 //! The tree with the changes so far: later decisions see what earlier ones did.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use super::HostDefaults;
 use super::error::ApplyError;
@@ -75,7 +76,7 @@ impl<'a> TreeOverlay<'a> {
     pub(super) fn bytes(&mut self, path: &str) -> Result<Option<Vec<u8>>, ApplyError> {
         match self.node(path)? {
             FsNode::File { content, .. } => match content.source {
-                ContentSource::Bytes(bytes) => Ok(Some(bytes)),
+                ContentSource::Bytes(bytes) => Ok(Some(Arc::unwrap_or_clone(bytes))),
                 ContentSource::Path(from) => Ok(Some(self.tree.read(&from)?)),
                 ContentSource::Unknown => Ok(None),
             },

@@ -80,7 +80,7 @@ impl InMemoryTree {
                 && let ContentSource::Path(from) = &content.source
             {
                 let bytes = before.read(from).unwrap_or_default();
-                content.source = ContentSource::Bytes(bytes);
+                content.source = ContentSource::Bytes(bytes.into());
             }
             self.put(&step.path, node);
         }
@@ -100,7 +100,7 @@ impl FsTree for InMemoryTree {
             Some(FsNode::File {
                 content: FileContent { source: ContentSource::Bytes(bytes), .. },
                 ..
-            }) => Ok(bytes.clone()),
+            }) => Ok(bytes.to_vec()),
             _ => Err(FsTreeError { path: path.to_owned(), problem: "no file".to_owned() }),
         }
     }

@@ -13,8 +13,8 @@ use super::users::UserDatabase;
 use super::{ApplyPlan, HostDefaults, baseline, originals, steps};
 use crate::api::MachineConfig;
 use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, KUBECONFIG, KUBELET_CA};
-use crate::ignition::contents;
 use crate::ignition::schema::{Config, File};
+use crate::ignition::unpacked_size::UnpackBudget;
 use crate::reconcile_check::ConfigChange;
 
 /// Files that come with a config and are then kept up to date by the cluster: certificates and the pull
@@ -88,8 +88,10 @@ pub struct VerifyReport {
 /// sizes and digests.
 pub fn split_contents(mut config: Config) -> Result<(Config, Vec<FileContent>), ApplyError> {
     let mut all = Vec::new();
+    let mut budget = UnpackBudget::default();
     for file in config.storage.files.iter_mut() {
-        let bytes = contents::decode(&file.contents, managed_paths::MAX_FILE_BYTES)
+        let bytes = budget
+            .decode(&file.contents)
             .map_err(|source| ApplyError::Contents { path: file.path.clone(), source })?;
         all.push(FileContent::new(bytes).without_bytes());
         file.contents = Default::default();

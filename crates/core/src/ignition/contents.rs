@@ -1,6 +1,6 @@
 //! Decodes the contents of a file: from its data URL, decompressed.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write};
 
 use flate2::read::MultiGzDecoder;
 
@@ -35,18 +35,43 @@ pub enum ContentsError {
 
 /// The contents, at most `limit` bytes. A resource without a source is an empty file.
 pub fn decode(resource: &Resource, limit: u64) -> Result<Vec<u8>, ContentsError> {
+    let Some(bytes) = packed(resource)? else { return Ok(Vec::new()) };
+    match resource.compression.as_deref().unwrap_or_default() {
+        "" if bytes.len() as u64 > limit => Err(ContentsError::TooLarge { limit }),
+        "" => Ok(bytes),
+        "gzip" => {
+            let mut out = Vec::new();
+            gunzip(&bytes, limit, &mut out)?;
+            Ok(out)
+        }
+        other => Err(ContentsError::Compression(other.to_owned())),
+    }
+}
+
+/// The size of the contents, which are not kept. An error if it exceeds `limit`.
+pub(super) fn unpacked_size(resource: &Resource, limit: u64) -> Result<u64, ContentsError> {
+    match resource.compression.as_deref().unwrap_or_default() {
+        "gzip" => match packed(resource)? {
+            Some(bytes) => gunzip(&bytes, limit, &mut std::io::sink()),
+            None => Ok(0),
+        },
+        // A data URL is never shorter than its contents, so most need not be decoded.
+        "" if resource.source.as_ref().is_none_or(|source| source.len() as u64 <= limit) => {
+            Ok(resource.source.as_ref().map_or(0, String::len) as u64)
+        }
+        _ => decode(resource, limit).map(|bytes| bytes.len() as u64),
+    }
+}
+
+/// The contents as the config holds them; `None` if there is no source.
+fn packed(resource: &Resource) -> Result<Option<Vec<u8>>, ContentsError> {
     let Some(source) = resource.source.as_deref().filter(|source| !source.is_empty()) else {
-        return Ok(Vec::new());
+        return Ok(None);
     };
     if let Some(scheme) = remote_scheme(source) {
         return Err(ContentsError::Remote { scheme });
     }
-    let bytes = data_url::decode(source)?;
-    match resource.compression.as_deref().unwrap_or_default() {
-        "" => Ok(bytes),
-        "gzip" => gunzip(&bytes, limit),
-        other => Err(ContentsError::Compression(other.to_owned())),
-    }
+    Ok(Some(data_url::decode(source)?))
 }
 
 /// The scheme of a source, unless the config holds the contents itself.
@@ -56,14 +81,11 @@ pub fn remote_scheme(source: &str) -> Option<String> {
     (url.scheme != "data" && !url.scheme.is_empty()).then_some(url.scheme)
 }
 
-fn gunzip(bytes: &[u8], limit: u64) -> Result<Vec<u8>, ContentsError> {
-    let mut out = Vec::new();
+/// Unpacks until the end or the limit, whichever comes first. Returns the size.
+fn gunzip(bytes: &[u8], limit: u64, out: &mut impl Write) -> Result<u64, ContentsError> {
     let mut reader = MultiGzDecoder::new(bytes).take(limit.saturating_add(1));
-    reader.read_to_end(&mut out).map_err(ContentsError::Gzip)?;
-    if u64::try_from(out.len()).is_ok_and(|length| length > limit) {
-        return Err(ContentsError::TooLarge { limit });
-    }
-    Ok(out)
+    let size = std::io::copy(&mut reader, out).map_err(ContentsError::Gzip)?;
+    if size > limit { Err(ContentsError::TooLarge { limit }) } else { Ok(size) }
 }
 
 #[cfg(test)]

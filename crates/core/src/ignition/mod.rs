@@ -20,6 +20,7 @@ pub mod report;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod robustness;
 pub mod schema;
+pub mod unpacked_size;
 pub mod v2;
 pub mod validate;
 pub mod version;

@@ -29,7 +29,10 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
         Err(problem @ MachineConfigProblem::UnknownExtensions(_)) => {
             findings.push(plain("spec.extensions", &problem));
         }
-        Err(problem @ MachineConfigProblem::UnsupportedMode { .. }) => {
+        Err(
+            problem @ (MachineConfigProblem::UnsupportedMode { .. }
+            | MachineConfigProblem::UnpackedTooLarge(_)),
+        ) => {
             findings.push(plain("spec.config", &problem));
         }
         Ok(None) => {

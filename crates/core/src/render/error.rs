@@ -4,6 +4,7 @@ use crate::api::names::annotation::machinist::OS_IMAGE;
 use crate::api::selector::SelectorError;
 
 use crate::go::yaml::GoYamlError;
+use crate::ignition::unpacked_size::UnpackedTooLarge;
 use crate::validate::MachineConfigProblem;
 
 /// Why a pool cannot be rendered. Every variant names the object at fault.
@@ -48,6 +49,14 @@ pub enum RenderError {
         machine_config: String,
         /// What is wrong with it.
         source: MachineConfigProblem,
+    },
+    /// The contents of all files of the pool exceed a limit.
+    #[error("the MachineConfigs of pool {pool} together: spec.config: {source}")]
+    UnpackedTooLarge {
+        /// The pool.
+        pool: String,
+        /// The file that exceeds the limit.
+        source: UnpackedTooLarge,
     },
     /// The extension kernel-devel works only with the default kernel.
     #[error(

@@ -24,6 +24,7 @@ use crate::api::names::annotation;
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, MachineConfigSpec};
 use crate::go::yaml;
 use crate::ignition::IgnitionReport;
+use crate::ignition::unpacked_size::check_unpacked_sizes;
 use crate::validate::validate_spec;
 
 pub use base_images::{AnnotatedImage, BaseImages, ImageSources};
@@ -89,6 +90,8 @@ pub fn render<'a, 's>(
             return Err(RenderError::ImageAndAnnotation { machine_config, pool });
         }
     }
+    check_unpacked_sizes(&spec.config)
+        .map_err(|source| RenderError::UnpackedTooLarge { pool: pool_name.to_owned(), source })?;
     let os_image_overridden = spec.os_image_url != base.system_image;
     let value = to_value(&spec);
     if let Some(refusal) = yaml::go_yaml_error(&value) {

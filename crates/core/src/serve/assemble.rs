@@ -9,6 +9,7 @@ use crate::api::names::{annotation, path};
 use crate::api::{ControllerConfig, MachineConfig};
 use crate::go::escape::escape_html;
 use crate::ignition::convert::from_current;
+use crate::ignition::unpacked_size::check_unpacked_sizes;
 use crate::ignition::{Config, IgnitionVersion, parse_and_upgrade};
 use serde_json::Value;
 
@@ -81,6 +82,8 @@ pub enum ConfigHalf {
 pub fn assemble(inputs: &ServeInputs<'_>, request: &ConfigRequest) -> Result<Vec<u8>, ServeError> {
     let raw = inputs.machine_config.spec.config.as_ref().unwrap_or(&Value::Null);
     let (mut config, _) = parse_and_upgrade(raw)?;
+    // No controller of this version renders such a config, but an older one, or a person, may have.
+    check_unpacked_sizes(&config)?;
     let mut machine_config = inputs.machine_config.clone();
     if let Some(index) = request.etcd_index {
         etcd_index::substitute_index(&mut config, index);

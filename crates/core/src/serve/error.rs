@@ -4,6 +4,7 @@
 //! 5xx.
 
 use crate::ignition::convert::ConvertError;
+use crate::ignition::unpacked_size::UnpackedTooLarge;
 use crate::ignition::{IgnitionError, IgnitionVersion};
 
 /// The `Retry-After` of a temporary failure, in seconds. Ignition ignores it; other clients honour
@@ -60,6 +61,9 @@ pub enum ServeError {
     /// The Ignition config of the MachineConfig is not valid.
     #[error("parsing Ignition config failed with error: {0}")]
     Ignition(#[from] IgnitionError),
+    /// The contents of files exceed a limit.
+    #[error("the rendered config is too large: {0}")]
+    UnpackedTooLarge(#[from] UnpackedTooLarge),
     /// Kernel arguments to remove cannot be expressed in an older version.
     #[error(
         "failed to migrate kernel args can't serve version {0} with ignition KernelArguments.ShouldNotExist populated"
@@ -118,6 +122,7 @@ impl ServeError {
             | Self::Unreadable(_)
             | Self::Unsealable(_)
             | Self::Ignition(_)
+            | Self::UnpackedTooLarge(_)
             | Self::KernelArgumentsUnsupported(_)
             | Self::Convert(_)
             | Self::Encode(_) => 500,

@@ -50,7 +50,7 @@ fn a_huge_file_is_written_whole() {
     let part: Vec<u8> = (0..=u8::MAX).cycle().take(1 << 20).collect();
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     let mut plain = Vec::new();
-    for _ in 0..96 {
+    for _ in 0..64 {
         encoder.write_all(&part).unwrap();
         plain.extend_from_slice(&part);
     }
@@ -58,4 +58,41 @@ fn a_huge_file_is_written_whole() {
     let contents = json!({"source": format!("data:;base64,{encoded}"), "compression": "gzip"});
     site.apply(&files("huge", &json!([{"path": "/etc/huge", "contents": contents}])));
     assert_eq!(sha256(&fs::read(site.path("/etc/huge")).unwrap()), sha256(&plain));
+}
+
+/// `ulimit -v` of the command, in KiB: enough for the binary and one file at the limit, not for the contents.
+const MEMORY_LIMIT_KIB: u64 = 1 << 20;
+
+fn gzip_of_zeros(mebibytes: usize) -> Value {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..mebibytes {
+        encoder.write_all(&zeros).unwrap();
+    }
+    let encoded = STANDARD.encode(encoder.finish().unwrap());
+    json!({"source": format!("data:;base64,{encoded}"), "compression": "gzip"})
+}
+
+/// Two gigabytes in two megabytes, as one file and as many.
+#[test]
+fn contents_that_expand_a_thousandfold_are_refused_within_little_memory() {
+    let one = json!([{"path": "/etc/bomb", "contents": gzip_of_zeros(2048)}]);
+    let part = gzip_of_zeros(60);
+    let many: Vec<Value> =
+        (0..34).map(|index| json!({"path": format!("/etc/{index}"), "contents": part})).collect();
+    for (list, reason) in [
+        (one, "/etc/bomb: the contents are larger than 67108864 bytes when unpacked"),
+        (json!(many), "the contents are larger than 268435456 bytes when unpacked"),
+    ] {
+        let site = OnceFixture::new();
+        let before = site.snapshot();
+        let command = site.command(&files("bomb", &list));
+        let mut limited = std::process::Command::new("sh");
+        limited.arg("-c").arg(format!("ulimit -v {MEMORY_LIMIT_KIB} && exec \"$0\" \"$@\""));
+        let output = limited.arg(command.get_program()).args(command.get_args()).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.contains(reason), "{said}");
+        assert_eq!(site.snapshot(), before);
+    }
 }
