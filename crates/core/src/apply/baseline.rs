@@ -107,7 +107,7 @@ impl HostBaseline {
         let mut bytes = versioned::to_json(VERSION, &self).unwrap_or_default();
         bytes.push(b'\n');
         // Only root may read the password hash.
-        let meta = FileMeta { mode: 0o600, owner: view.defaults.owner };
+        let meta = FileMeta { mode: super::PRIVATE_FILE_MODE, owner: view.defaults.owner };
         view.set_with_parents(&path, FsNode::File { meta, content: FileContent::new(bytes) })
     }
 }

@@ -57,6 +57,11 @@ use crate::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE, KUBECONFIG};
 use crate::reconcile_check::ConfigChange;
 use overlay::TreeOverlay;
 
+/// The permissions of the daemon's own files: they hold contents of files that only root may read.
+pub const PRIVATE_FILE_MODE: u32 = 0o600;
+/// The permissions of the daemon's own directories. Originals in them keep their own permissions.
+pub const PRIVATE_DIRECTORY_MODE: u32 = 0o700;
+
 /// What a plan needs to know about the host besides its tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostDefaults {

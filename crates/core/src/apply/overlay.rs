@@ -1,13 +1,15 @@
 //! The tree with the changes so far: later decisions see what earlier ones did.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 
-use super::HostDefaults;
 use super::error::ApplyError;
 use super::fs_node::{ContentSource, FileContent, FileMeta, FsNode};
 use super::resolve;
 use super::tree::FsTree;
+use super::{HostDefaults, PRIVATE_DIRECTORY_MODE, PRIVATE_FILE_MODE};
+use crate::api::names::path::DAEMON_DIR;
 
 /// A tree and the changes to it.
 pub(super) struct TreeOverlay<'a> {
@@ -149,6 +151,9 @@ impl<'a> TreeOverlay<'a> {
                 // A directory that was emptied a moment ago is kept as it was.
                 let before = self.original_node(&directory)?;
                 let is_new = before.is_absent();
+                let is_private = Path::new(&directory).starts_with(DAEMON_DIR);
+                let mode = if is_private { PRIVATE_DIRECTORY_MODE } else { meta.mode };
+                let meta = FileMeta { mode, ..meta };
                 self.set(&directory, if is_new { FsNode::Directory { meta } } else { before });
                 if is_new {
                     self.created_directories.push(directory);
@@ -163,10 +168,10 @@ impl<'a> TreeOverlay<'a> {
         }
     }
 
-    /// Writes a file of the daemon: owned by root, readable by everyone.
+    /// Writes a file of the daemon: owned by root, readable by nobody else.
     pub(super) fn write(&mut self, path: &str, bytes: Vec<u8>) -> Result<(), ApplyError> {
         let path = self.resolve(path)?;
-        let meta = FileMeta { mode: 0o644, owner: self.defaults.owner };
+        let meta = FileMeta { mode: PRIVATE_FILE_MODE, owner: self.defaults.owner };
         self.set_with_parents(&path, FsNode::File { meta, content: FileContent::new(bytes) })
     }
 

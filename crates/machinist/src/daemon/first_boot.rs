@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::join::{self, JoinOptions, credentials, paths::JoinPaths};
 use super::once;
 use super::os::detect;
+use super::private_files;
 use super::root::{HostRoot, split};
 
 /// How to complete a first boot.
@@ -61,6 +62,7 @@ pub(crate) struct FirstBootRefused(String);
 /// Completes the first boot, except for the reboot.
 pub(crate) async fn complete(options: &FirstBootOptions) -> Result<FirstBootReport> {
     let root = HostRoot::open(&options.root)?;
+    private_files::restrict(&root)?;
     let config =
         options.config.clone().map_or_else(|| served_config(&root), |config| Ok(Some(config)))?;
     let Some(config) = config else {

@@ -12,6 +12,7 @@
 //! | `preview` | what a change would do |
 //! | `status` | the status of the machine without an API server |
 //! | `state` | the daemon's own files |
+//! | `private_files` | restricts those files to root |
 //! | `first_boot` | completes what Ignition could not do |
 //! | [`once`] | applies one config to one root |
 //! | [`transaction`] | recovers, plans and commits a change |
@@ -30,6 +31,7 @@ mod journal;
 pub mod once;
 pub(crate) mod os;
 pub(crate) mod preview;
+mod private_files;
 mod root;
 mod state;
 pub(crate) mod status;

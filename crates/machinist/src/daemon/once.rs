@@ -6,6 +6,7 @@ use machinist_core::apply::{self, empty_config};
 use machinist_core::reconcile_check::{ValidationOverrides, check_reconcilable};
 use serde::Serialize;
 
+use super::private_files;
 use super::root::HostRoot;
 use super::state::current_config;
 use super::transaction::{self, FsChange, Recovery};
@@ -51,6 +52,7 @@ fn recover_and_apply(
     initial: MachineConfig,
 ) -> Result<OnceReport> {
     let recovered = transaction::recover(root)?;
+    private_files::restrict(root)?;
     let recovery = recovered.as_ref().map(ToString::to_string);
     apply_config(root, new, initial, recovered).map_err(|error| match recovery {
         // The recovery happened even if this run failed.

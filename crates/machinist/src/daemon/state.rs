@@ -12,12 +12,12 @@ use machinist_core::api::names::path::{
     CURRENT_CONFIG, CURRENT_IMAGE, DAEMON_DIR, ENCAPSULATED, ENCAPSULATED_BACKUP, FORCE,
     IGNITION_PRESET, NODE_ANNOTATIONS, NODE_ANNOTATIONS_BACKUP,
 };
-use machinist_core::apply::{self, FileMeta, FsNode, FsTree as _};
+use machinist_core::apply::{self, FsNode, FsTree as _};
 use machinist_core::daemon::{PENDING_PATH, PendingChange};
 use machinist_core::os::{layered_image, with_layered_image};
 use machinist_core::versioned::VersionedFileError;
 
-use super::root::{HostRoot, host_defaults, set_meta, split};
+use super::root::{HostRoot, split};
 
 /// The current boot of the machine. In a pod, the boot ID beneath the host's root counts if it is there.
 pub(super) fn boot_id(root: &Path) -> Result<String> {
@@ -134,10 +134,6 @@ pub(super) fn set_pending(root: &HostRoot, pending: Option<&PendingChange>) -> R
     if !exists(root, DAEMON_DIR)? {
         let make = || {
             root.make_directory(DAEMON_DIR)?;
-            set_meta(
-                root.open_directory(DAEMON_DIR)?,
-                FileMeta { mode: 0o755, owner: host_defaults().owner },
-            )?;
             root.fsync_directory(split(DAEMON_DIR).0)
         };
         make().with_context(|| format!("cannot create {DAEMON_DIR}"))?;

@@ -1,7 +1,7 @@
 //! The rules of applying a config, one by one.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -174,4 +174,41 @@ fn the_example_in_the_help_works() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let status = Command::new("sh").arg("-ec").arg(&script).current_dir(root).status().unwrap();
     assert!(status.success(), "{script}");
+}
+
+/// The current config holds the contents of files that only root may read.
+#[test]
+fn only_root_can_read_what_the_daemon_stores() {
+    let secret = files(
+        "secret",
+        &json!([{"path": "/etc/motd", "contents": {"source": "data:,psk"}, "mode": 384}]),
+    );
+    let own = "etc/machine-config-daemon";
+    let mode = |site: &OnceFixture, path: &str| {
+        fs::metadata(site.path(path)).unwrap().permissions().mode() & 0o7777
+    };
+    let assert_private = |site: &OnceFixture| {
+        for directory in [own.to_owned(), format!("{own}/orig"), format!("{own}/orig/etc")] {
+            assert_eq!(mode(site, &directory), 0o700, "{directory}");
+        }
+        for file in ["currentconfig", "currentimage", "machinist-before.json"] {
+            assert_eq!(mode(site, &format!("{own}/{file}")), 0o600, "{file}");
+        }
+    };
+    let site = OnceFixture::new();
+    site.apply(&secret);
+    assert_private(&site);
+
+    // As an older version left it.
+    let site = OnceFixture::new();
+    site.apply(&secret);
+    let loosen = |path: &str, mode| {
+        fs::set_permissions(site.path(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    loosen(own, 0o755);
+    loosen(&format!("{own}/currentconfig"), 0o644);
+    site.write("etc/ignition-machine-config-encapsulated.json.bak", "{}", 0o644);
+    site.apply(&secret);
+    assert_private(&site);
+    assert_eq!(mode(&site, "etc/ignition-machine-config-encapsulated.json.bak"), 0o600);
 }

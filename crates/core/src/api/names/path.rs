@@ -20,6 +20,9 @@ pub const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 pub const ENCAPSULATED_BACKUP: &str = "/etc/ignition-machine-config-encapsulated.json.bak";
 /// The first configuration as the machine config server sent it.
 pub const SERVED_CONFIG: &str = "/etc/mcs-machine-config-content.json";
+/// The files outside [`DAEMON_DIR`] that hold the contents of a config.
+pub const CONTENTS_OUTSIDE_DAEMON_DIR: [&str; 3] =
+    [ENCAPSULATED, ENCAPSULATED_BACKUP, SERVED_CONFIG];
 /// If this file exists, the daemon applies the desired configuration without checking the disk
 /// first.
 pub const FORCE: &str = "/run/machine-config-daemon-force";

@@ -16,7 +16,7 @@ use machinist_core::health::FailedConfig;
 use super::super::root::{HostRoot, host_defaults};
 use super::super::state::{self, DiskState};
 use super::super::transaction::{self, FsChange, Recovery};
-use super::super::{drift, health};
+use super::super::{drift, health, private_files};
 
 /// How long to wait for another machinist that holds the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -68,9 +68,20 @@ impl MachineDisk {
         blocking(move || DiskState::read(&HostRoot::open_read_only(&path)?)).await
     }
 
-    /// Recovers an interrupted change.
+    /// Recovers an interrupted change, and restricts the daemon's own files to root.
     pub(super) async fn recover(&self) -> Result<Option<Recovery>> {
-        self.with_lock(transaction::recover).await
+        self.with_lock(|root| {
+            let recovered = transaction::recover(root)?;
+            if let Err(error) = private_files::restrict(root) {
+                // A read-only /etc must not stop the daemon: it reports that itself.
+                tracing::error!(
+                    error = format!("{error:#}"),
+                    "cannot restrict the daemon's own files to root"
+                );
+            }
+            Ok(recovered)
+        })
+        .await
     }
 
     /// Compares the disk with a config.
