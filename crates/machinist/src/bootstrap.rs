@@ -13,6 +13,8 @@ use anyhow::{Context as _, Result};
 use machinist_core::api::names::object::RENDERED_PREFIX;
 use machinist_core::bootstrap::{BootstrapFile, DIRECTORIES};
 
+use crate::durable_file;
+
 /// Rendered configs contain pull secrets and keys, so other users must not read them.
 const DIRECTORY_MODE: u32 = 0o750;
 const FILE_MODE: u32 = 0o640;
@@ -109,8 +111,8 @@ fn create_directory(path: &Path) -> Result<()> {
 }
 
 fn fsync_directory(directory: &Path) -> Result<()> {
-    let synced = fs::File::open(directory).and_then(|directory| directory.sync_all());
-    synced.with_context(|| format!("cannot sync {}", directory.display()))
+    durable_file::fsync_directory(directory)
+        .with_context(|| format!("cannot sync {}", directory.display()))
 }
 
 #[cfg(test)]

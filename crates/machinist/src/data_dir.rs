@@ -1,11 +1,12 @@
 //! The data directory of a hub: paths of its files, which only the owner can read.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+
+use crate::durable_file;
 
 /// A data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,22 +93,13 @@ impl DataDirectory {
     }
 }
 
-/// Replaces a file atomically, readable only for its owner.
+/// Replaces a file atomically, readable only for its owner. It is on disk when this returns.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn write_private(path: &Path, contents: &str) -> Result<()> {
-    let mut part = path.to_owned().into_os_string();
-    part.push(".part");
-    let write = || -> std::io::Result<()> {
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&part)?;
-        file.set_permissions(fs::Permissions::from_mode(0o600))?;
-        file.write_all(contents.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&part, path)
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    durable_file::write(path, contents.as_bytes(), durable_file::PRIVATE)
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

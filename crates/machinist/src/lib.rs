@@ -10,6 +10,7 @@
 //! | [`cli`] | the commands, one file each |
 //! | [`controller`] | renders pools and rolls their configs out to machines: `machinist controller` |
 //! | [`daemon`] | applies configs to a machine: `machinist daemon`, `once`, `join`, `leave` |
+//! | `durable_file` | files that survive a power loss |
 //! | [`enrol`] | enrols a new machine, which gets the sealed part of its config: `machinist enrol` |
 //! | [`data_dir`] | the paths of a hub's data directory |
 //! | [`kubernetes`] | shared Kubernetes plumbing: connection, requests, caches, lease, events |
@@ -29,6 +30,7 @@ pub mod cli;
 pub mod controller;
 pub mod daemon;
 pub mod data_dir;
+mod durable_file;
 pub mod enrol;
 pub mod kubernetes;
 mod listen;

@@ -15,6 +15,7 @@ mod bootstrap;
 mod cli;
 mod deploy;
 mod docs;
+mod durable_writes;
 mod firstboot;
 mod generate;
 mod generate_templates;

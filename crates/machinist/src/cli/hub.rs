@@ -1,6 +1,6 @@
 //! `machinist hub`: backup, restore and tokens of a hub.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::up::DataDirArgs;
 use super::{CommandOutcome, output};
+use crate::durable_file;
 
 /// Back up and restore a hub, and create tokens for it
 #[derive(Debug, Subcommand)]
@@ -91,7 +92,7 @@ async fn write_backup(path: &Path, mut body: Body) -> Result<u64> {
         }
     }
     file.sync_all().with_context(context)?;
-    fs::rename(&part, path).with_context(context)?;
+    durable_file::rename(Path::new(&part), path).with_context(context)?;
     Ok(size)
 }
 

@@ -1,8 +1,5 @@
 //! `machinist must-gather`: the state of a cluster and of this machine in one archive, without secrets.
 
-use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -14,6 +11,7 @@ use serde_json::Value;
 use super::connection_args::ConnectionArgs;
 use super::{CommandOutcome, output};
 use crate::daemon::status;
+use crate::durable_file;
 use crate::kubernetes::ApiClient;
 use crate::must_gather::{self, Collected};
 use crate::random::random_bytes;
@@ -111,18 +109,6 @@ impl MustGather {
 
 /// Writes the archive atomically, readable only for its owner.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let context = || format!("cannot write {}", path.display());
-    let name = path.file_name().with_context(context)?.to_string_lossy();
-    let part = path.with_file_name(format!(".{name}.part"));
-    let mut options = fs::OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(&part).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&part, path)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written.with_context(context)
+    durable_file::write(path, bytes, durable_file::PRIVATE)
+        .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -4,7 +4,6 @@
 //! It may be interrupted at any time: the next run checks everything again, and the file that says that
 //! something is left to do is removed last.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -19,6 +18,7 @@ use super::once;
 use super::os::detect;
 use super::private_files;
 use super::root::{HostRoot, split};
+use crate::durable_file;
 
 /// How to complete a first boot.
 #[derive(Debug)]
@@ -142,12 +142,8 @@ async fn join(join_options: &JoinOptions) -> Result<String> {
     if !JoinPaths::new(&join_options.root).kubeconfig().exists() {
         join::join(&credentials::read_flattened(&given)?, join_options).await?;
     }
-    match fs::remove_file(&given) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", given.display()))
-        }
-        _ => Ok(join_options.name.clone()),
-    }
+    durable_file::remove(&given).with_context(|| format!("cannot remove {}", given.display()))?;
+    Ok(join_options.name.clone())
 }
 
 /// Removes the file that says that something is left to do.

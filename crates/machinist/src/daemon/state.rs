@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -128,7 +127,11 @@ fn first_boot(root: &HostRoot) -> Result<Option<BTreeMap<String, String>>> {
 /// Records the pending change, or removes the record.
 pub(super) fn set_pending(root: &HostRoot, pending: Option<&PendingChange>) -> Result<()> {
     let Some(pending) = pending else {
-        root.remove(PENDING_PATH).with_context(|| format!("cannot remove {PENDING_PATH}"))?;
+        if exists(root, PENDING_PATH)? {
+            root.remove(PENDING_PATH)
+                .and_then(|()| root.fsync_directory(DAEMON_DIR))
+                .with_context(|| format!("cannot remove {PENDING_PATH}"))?;
+        }
         return Ok(());
     };
     if !exists(root, DAEMON_DIR)? {
@@ -145,12 +148,7 @@ pub(super) fn set_pending(root: &HostRoot, pending: Option<&PendingChange>) -> R
 
 /// Writes a file that only root may read, atomically.
 pub(super) fn write_private(root: &HostRoot, path: &str, bytes: &[u8]) -> std::io::Result<()> {
-    let new = format!("{path}.new");
-    let mut file = root.create(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    root.rename(&new, path)?;
-    root.fsync_directory(split(path).0)
+    root.write_file(path, bytes, apply::PRIVATE_FILE_MODE)
 }
 
 /// Removes the force file.
@@ -163,6 +161,7 @@ pub(super) fn end_first_boot(root: &HostRoot) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     if exists(root, NODE_ANNOTATIONS)? {
         root.rename(NODE_ANNOTATIONS, NODE_ANNOTATIONS_BACKUP)
+            .and_then(|()| root.fsync_directory(DAEMON_DIR))
             .with_context(|| format!("cannot rename {NODE_ANNOTATIONS}"))?;
     }
     if exists(root, ENCAPSULATED)? {
@@ -170,6 +169,7 @@ pub(super) fn end_first_boot(root: &HostRoot) -> Result<Vec<String>> {
             "Failed to complete machine-config-daemon-firstboot before joining cluster!".to_owned(),
         );
         root.rename(ENCAPSULATED, ENCAPSULATED_BACKUP)
+            .and_then(|()| root.fsync_directory(split(ENCAPSULATED).0))
             .with_context(|| format!("cannot rename {ENCAPSULATED}"))?;
     }
     root.remove(IGNITION_PRESET).with_context(|| format!("cannot remove {IGNITION_PRESET}"))?;

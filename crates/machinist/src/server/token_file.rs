@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +13,7 @@ use machinist_core::serve::provisioning_token::ProvisioningToken;
 use parking_lot::Mutex;
 
 use super::tokens::token_used_up;
+use crate::durable_file;
 use crate::manifests;
 
 /// The name of the file in the served directory.
@@ -82,7 +82,7 @@ impl TokenFile {
         for secret in secrets {
             text += &format!("---\n{}\n", serde_json::to_string(secret)?);
         }
-        write_atomically(&self.path, &text)
+        write_private(&self.path, &text)
     }
 
     pub(super) fn find(&self, id: &str) -> Option<ProvisioningToken> {
@@ -129,7 +129,7 @@ impl TokenFile {
         }
         *count += 1;
         let text = serde_json::to_string(&uses).map_err(|error| failed(error.into()))?;
-        write_atomically(&self.uses_path(), &text).map_err(failed)?;
+        write_private(&self.uses_path(), &text).map_err(failed)?;
         known.uses = uses;
         Ok(())
     }
@@ -156,20 +156,10 @@ impl TokenFile {
     }
 }
 
-/// Writes a file atomically, readable only for its owner.
-fn write_atomically(path: &Path, text: &str) -> Result<()> {
-    let part = path.with_extension("part");
-    let write = || -> std::io::Result<()> {
-        let _ = fs::remove_file(&part);
-        let mut file =
-            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&part, path)?;
-        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-        fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+/// Writes a file that only its owner may read.
+fn write_private(path: &Path, text: &str) -> Result<()> {
+    durable_file::write(path, text.as_bytes(), durable_file::PRIVATE)
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]

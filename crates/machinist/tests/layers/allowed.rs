@@ -97,7 +97,8 @@ pub(crate) const HUB: Table = &[
 #[rustfmt::skip] // one module a line
 pub(crate) const MACHINIST: Table = &[
     // Helpers of one purpose.
-    ("data_dir", ""),
+    ("durable_file", ""),
+    ("data_dir", "durable_file"),
     ("listen", ""),
     ("manifests", ""),
     ("metrics", ""),
@@ -108,14 +109,14 @@ pub(crate) const MACHINIST: Table = &[
     ("kubernetes", "data_dir"),
     // Processes: they do not know each other.
     ("controller", "kubernetes listen metrics"),
-    ("daemon", "kubernetes listen manifests metrics systemd_notify"),
+    ("daemon", "durable_file kubernetes listen manifests metrics systemd_notify"),
     ("enrol", ""),
     ("operator", "kubernetes listen metrics"),
-    ("server", "kubernetes listen manifests metrics"),
+    ("server", "durable_file kubernetes listen manifests metrics"),
     // Work of a single command.
-    ("bootstrap", ""),
+    ("bootstrap", "durable_file"),
     ("must_gather", "kubernetes"),
     // Everything in one process, and the command line.
     ("up", "controller data_dir kubernetes listen metrics server systemd_notify"),
-    ("cli", "bootstrap controller daemon data_dir enrol kubernetes manifests metrics must_gather operator random server systemd_notify telemetry up"),
+    ("cli", "bootstrap controller daemon data_dir durable_file enrol kubernetes manifests metrics must_gather operator random server systemd_notify telemetry up"),
 ];

@@ -1,29 +1,22 @@
 //! The record on disk of the config that the machine rolled back from. It outlives reboots.
 
-use std::io::Write as _;
-
 use anyhow::{Context as _, Result};
 use machinist_core::api::names::path::DAEMON_DIR;
 use machinist_core::apply::FsTree as _;
 use machinist_core::health::{FAILED_CONFIG_PATH, FailedConfig};
 use machinist_core::versioned::VersionedFileError;
 
-use super::super::root::HostRoot;
-
-/// The file while it is written. It has no meaning yet.
-const TEMP_PATH: &str = "/etc/machine-config-daemon/machinist-failed.json.new";
+use super::super::root::{HostRoot, split};
+use super::super::state;
 
 /// Writes the record. It is on disk when this returns.
 pub(crate) fn write(root: &HostRoot, marker: &FailedConfig) -> Result<()> {
     let write = || {
         if !root.exists(DAEMON_DIR)? {
             root.make_directory(DAEMON_DIR)?;
+            root.fsync_directory(split(DAEMON_DIR).0)?;
         }
-        let mut file = root.create(TEMP_PATH)?;
-        file.write_all(&marker.to_json()?)?;
-        file.sync_all()?;
-        root.rename(TEMP_PATH, FAILED_CONFIG_PATH)?;
-        root.fsync_directory(DAEMON_DIR)
+        state::write_private(root, FAILED_CONFIG_PATH, &marker.to_json()?)
     };
     write().with_context(|| format!("cannot write {FAILED_CONFIG_PATH}"))
 }

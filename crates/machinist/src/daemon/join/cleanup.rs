@@ -52,7 +52,9 @@ pub(super) fn remove_first_boot(root: &HostRoot) -> Result<Vec<FsChange>> {
     let mut changes = Vec::new();
     for path in paths {
         if exists(root, &path)? {
-            root.remove(&path).with_context(|| format!("cannot remove {path}"))?;
+            root.remove(&path)
+                .and_then(|()| root.fsync_directory(split(&path).0))
+                .with_context(|| format!("cannot remove {path}"))?;
             changes.push(FsChange { action: FsAction::Remove, path });
         }
     }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use crate::durable_file;
+
 /// The directory of the machine's identity.
 const STATE_DIR: &str = "var/lib/machinist";
 /// The identity of the machine, beneath the root.
@@ -47,17 +49,16 @@ impl JoinPaths {
     /// Creates the directory, which only root may enter.
     pub(super) fn create_state_dir(&self) -> Result<()> {
         let directory = self.state_dir();
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
-        made.with_context(|| format!("cannot make {}", directory.display()))
+        let make = || {
+            DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+            directory.parent().map_or(Ok(()), durable_file::fsync_directory)
+        };
+        make().with_context(|| format!("cannot make {}", directory.display()))
     }
 
     /// Removes a file. Returns whether it was there.
     pub(super) fn remove_file(path: &Path) -> Result<bool> {
-        match fs::remove_file(path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("cannot remove {}", path.display())),
-        }
+        durable_file::remove(path).with_context(|| format!("cannot remove {}", path.display()))
     }
 
     /// Removes an empty directory.

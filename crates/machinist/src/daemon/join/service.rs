@@ -1,14 +1,13 @@
 //! The systemd service that runs the daemon.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
 use super::JoinOptions;
 use super::paths::JoinPaths;
+use crate::durable_file;
 
 /// Its name.
 pub(crate) const SERVICE_NAME: &str = "machinist-daemon.service";
@@ -18,11 +17,11 @@ pub(super) fn install(join_paths: &JoinPaths, options: &JoinOptions) -> Result<(
     let (unit, wanted) = (join_paths.unit_file(SERVICE_NAME), join_paths.wants_link(SERVICE_NAME));
     let context = |path: &Path| format!("cannot write {}", path.display());
     if let Some(directory) = wanted.parent() {
-        fs::create_dir_all(directory).with_context(|| context(directory))?;
+        durable_file::create_directories(directory).with_context(|| context(directory))?;
     }
-    fs::write(&unit, unit_text(options)).with_context(|| context(&unit))?;
-    JoinPaths::remove_file(&wanted)?;
-    symlink(format!("/etc/systemd/system/{SERVICE_NAME}"), &wanted)
+    durable_file::write(&unit, unit_text(options).as_bytes(), durable_file::PUBLIC)
+        .with_context(|| context(&unit))?;
+    durable_file::write_symlink(&format!("/etc/systemd/system/{SERVICE_NAME}"), &wanted)
         .with_context(|| context(&wanted))
 }
 

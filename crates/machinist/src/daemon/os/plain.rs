@@ -3,9 +3,7 @@
 //! The contents of that file at boot are kept with the daemon's own files, so that a change that has not been
 //! booted can be undone, and staging it again does not apply it twice.
 
-use std::fs::{self, Permissions};
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 
 use anyhow::{Context as _, Result};
 use machinist_core::api::names::path::DAEMON_DIR;
@@ -85,7 +83,11 @@ impl PlainBackend {
         let root = self.root()?;
         match text {
             Some(text) => write(&root, path, text),
-            None => root.remove(path),
+            None => root.remove(path).and_then(|()| match root.fsync_directory(split(path).0) {
+                // There never was such a directory.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                synced => synced,
+            }),
         }
         .with_context(|| format!("cannot write {path}"))?;
         let Some((command_name, arguments)) = command.split_first() else { return Ok(()) };
@@ -100,13 +102,7 @@ fn write(root: &HostRoot, path: &str, text: &str) -> std::io::Result<()> {
         root.make_directory(directory)?;
         root.fsync_directory(split(directory).0)?;
     }
-    let new = format!("{path}.machinist-new");
-    let mut file = root.create(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.set_permissions(Permissions::from_mode(0o644))?;
-    file.sync_all()?;
-    root.rename(&new, path)?;
-    root.fsync_directory(directory)
+    root.write_file(path, text.as_bytes(), 0o644)
 }
 
 impl HostOs for PlainBackend {

@@ -2,7 +2,6 @@
 
 use std::env::consts::ARCH;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::thread;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -14,6 +13,7 @@ use machinist_core::os::{OsChange, OsStatus, extensions, host, kernel_arguments,
 use super::HostOs;
 use super::command::HostCommands;
 use super::extensions_repo::ExtensionsRepo;
+use crate::durable_file;
 
 const COMMAND: &str = "rpm-ostree";
 /// Where rpm-ostree looks for credentials.
@@ -79,12 +79,9 @@ pub(super) fn link_credentials(host: &HostCommands, place: &str) -> Result<()> {
     }
     let link = || {
         if let Some(directory) = place.parent() {
-            fs::create_dir_all(directory)?;
+            durable_file::create_directories(directory)?;
         }
-        let new = place.with_extension("machinist");
-        let _ = fs::remove_file(&new);
-        symlink(chosen, &new)?;
-        fs::rename(&new, &place)
+        durable_file::write_symlink(chosen, &place)
     };
     link().with_context(|| {
         format!("error while ensuring access to pull secrets: cannot write {}", place.display())

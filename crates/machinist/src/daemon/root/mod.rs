@@ -3,7 +3,7 @@
 
 mod read;
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use anyhow::{Context as _, Result, bail};
 use machinist_core::apply::{FileOwner, HostDefaults};
 use parking_lot::Mutex;
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, flock, fsync, mkdirat, open,
-    openat, openat2, renameat, renameat_with, statat, unlinkat,
+    AtFlags, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, fchmod, flock, fsync,
+    mkdirat, open, openat, openat2, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -137,6 +137,17 @@ impl HostRoot {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(openat(&*directory, name, flags, Mode::RUSR | Mode::WUSR)?.into())
+    }
+
+    /// Writes a file completely or not at all. It is on disk when this returns.
+    pub(super) fn write_file(&self, path: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
+        let new = format!("{path}.machinist-new");
+        let mut file = self.create(&new)?;
+        file.write_all(bytes)?;
+        fchmod(&file, Mode::from_raw_mode(mode))?;
+        file.sync_all()?;
+        self.rename(&new, path)?;
+        self.fsync_directory(split(path).0)
     }
 
     /// Creates a directory that only root may enter.

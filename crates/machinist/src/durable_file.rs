@@ -1,0 +1,147 @@
+//! Files that must survive a power loss: written completely or not at all, and on disk when a call returns.
+//!
+//! The one place that knows the order: sync the contents, rename, sync the directory. Files beneath the root of
+//! a machine are written by `daemon::root`, which does the same without following links.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+/// The permissions of a file that only its owner may read.
+pub(crate) const PRIVATE: u32 = 0o600;
+/// The permissions of a file that everyone may read.
+pub(crate) const PUBLIC: u32 = 0o644;
+
+/// Writes a file, or replaces it.
+pub(crate) fn write(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
+    let part = part_path(path);
+    remove_if_exists(&part)?;
+    let mut options = OpenOptions::new();
+    let written =
+        options.write(true).create_new(true).mode(mode).open(&part).and_then(|mut file| {
+            // The umask does not apply.
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
+            file.write_all(contents)?;
+            file.sync_all()?;
+            rename(&part, path)
+        });
+    if written.is_err() {
+        // The first error is the one to report.
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+/// Creates a symbolic link, or replaces what is there.
+pub(crate) fn write_symlink(target: &str, path: &Path) -> io::Result<()> {
+    let part = part_path(path);
+    remove_if_exists(&part)?;
+    symlink(target, &part)?;
+    rename(&part, path)
+}
+
+/// Renames a file whose contents are synced.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    fsync_directory(parent(to))
+}
+
+/// Removes a file. Returns whether it was there.
+pub(crate) fn remove(path: &Path) -> io::Result<bool> {
+    let removed = remove_if_exists(path)?;
+    if removed {
+        fsync_directory(parent(path))?;
+    }
+    Ok(removed)
+}
+
+/// Creates a directory and its missing parents.
+pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    create_directories(parent(path))?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => fsync_directory(parent(path)),
+    }
+}
+
+/// Syncs the names in a directory.
+pub(crate) fn fsync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn remove_if_exists(path: &Path) -> io::Result<bool> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn part_path(path: &Path) -> PathBuf {
+    let mut part = path.to_owned().into_os_string();
+    part.push(".part");
+    part.into()
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_replaced_with_their_permissions() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        for (text, mode) in [("one", PUBLIC), ("two", PRIVATE), ("three", 0o640)] {
+            write(&path, text.as_bytes(), mode).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_write_that_fails_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        // A directory cannot be replaced by a file.
+        fs::create_dir(&path).unwrap();
+        assert!(write(&path, b"x", PRIVATE).is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert!(write(&directory.path().join("none/a"), b"x", PRIVATE).is_err());
+    }
+
+    #[test]
+    fn links_replace_files_and_do_not_follow_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        write(&file, b"x", PRIVATE).unwrap();
+        for target in ["file", "/elsewhere"] {
+            write_symlink(target, &link).unwrap();
+            assert_eq!(fs::read_link(&link).unwrap(), Path::new(target));
+        }
+        write(&link, b"y", PRIVATE).unwrap();
+        assert_eq!(
+            (fs::read(&file).unwrap(), fs::read(&link).unwrap()),
+            (b"x".to_vec(), b"y".to_vec())
+        );
+        assert!(remove(&link).unwrap() && !remove(&link).unwrap());
+    }
+
+    #[test]
+    fn missing_directories_are_created() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b/c");
+        create_directories(&path).unwrap();
+        create_directories(&path).unwrap();
+        assert!(path.is_dir());
+    }
+}
