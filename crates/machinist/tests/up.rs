@@ -83,7 +83,7 @@ async fn a_second_start_continues_with_the_data() {
     let pause = Patch::Merge(json!({"spec": {"paused": true}}));
     pools(&data).await.patch("worker", &PatchParams::default(), &pause).await.unwrap();
     let read = |name: &str| fs::read_to_string(data.join("pki").join(name)).unwrap();
-    let (ca, server) = (read("ca.crt"), read("server.crt"));
+    let (ca, server) = (read("ca.crt"), read("server.pem"));
     up.stop();
 
     let up = UpProcess::start(&data, &["--san", "hub.example.com"]);
@@ -91,7 +91,7 @@ async fn a_second_start_continues_with_the_data() {
     let worker = pools(&data).await.get("worker").await.unwrap();
     assert!(worker.spec.paused == Some(true));
     assert_eq!(ca, read("ca.crt"));
-    assert_ne!(server, read("server.crt"), "it has one more name");
+    assert_ne!(server, read("server.pem"), "it has one more name");
     let audit = fs::read_to_string(data.join("audit.log")).unwrap();
     let ours: Vec<&str> = audit.lines().filter(|line| line.contains("\"admin\"")).collect();
     assert_eq!(ours.len(), 1, "{audit}");
@@ -135,6 +135,31 @@ fn two_hubs_cannot_share_a_data_directory() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("in use"));
     up.stop();
+}
+
+/// A hub that makes a new CA cuts off every machine.
+#[test]
+fn a_hub_without_its_ca_does_not_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    UpProcess::start(&data, &[]).stop();
+    let ca = fs::read(data.join("pki/ca.crt")).unwrap();
+    fs::rename(data.join("pki/ca.key"), data.join("ca.key.backup")).unwrap();
+    let up = ["up", "--api-listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+    let output = machinist(&up);
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("pki/ca.key is missing"), "{stderr}");
+    assert!(stderr.contains("Restore it from a backup"), "{stderr}");
+    assert_eq!(fs::read(data.join("pki/ca.crt")).unwrap(), ca);
+    assert!(!data.join("pki/ca.key").exists());
+    fs::rename(data.join("ca.key.backup"), data.join("pki/ca.key")).unwrap();
+    UpProcess::start(&data, &[]).stop();
+    // A crash of an older version between the renames of key and certificate.
+    fs::remove_file(data.join("pki/server.pem")).unwrap();
+    fs::copy(data.join("pki/ca.crt"), data.join("pki/server.crt")).unwrap();
+    fs::copy(data.join("pki/ca.key"), data.join("pki/server.key")).unwrap();
+    UpProcess::start(&data, &[]).stop();
 }
 
 /// Anyone who can read a config can read the join token in it, so configs must not be public then.

@@ -34,6 +34,9 @@ pub enum CertificateError {
     /// There are no random bytes for it.
     #[error("cannot make a certificate")]
     Random(#[from] RandomError),
+    /// A key does not belong to its certificate.
+    #[error("the key does not belong to the certificate")]
+    Mismatch,
     /// A certificate or CSR cannot be parsed.
     #[error("cannot parse the {what}: {reason}")]
     Parse {
@@ -51,6 +54,23 @@ pub struct PemKeyPair {
     pub certificate: String,
     /// The key.
     pub key: String,
+}
+
+impl PemKeyPair {
+    /// Checks that the key belongs to the certificate.
+    ///
+    /// # Errors
+    /// One of them is damaged, or they do not belong together.
+    pub fn verify(&self) -> Result<(), CertificateError> {
+        let key = KeyPair::from_pem(&self.key)?;
+        let (_, der) = x509_parser::pem::parse_x509_pem(self.certificate.as_bytes())
+            .map_err(|error| parse_error("certificate", &error))?;
+        let certificate = der.parse_x509().map_err(|error| parse_error("certificate", &error))?;
+        match certificate.public_key().subject_public_key.data == key.public_key_raw() {
+            true => Ok(()),
+            false => Err(CertificateError::Mismatch),
+        }
+    }
 }
 
 impl std::fmt::Debug for PemKeyPair {
@@ -93,8 +113,9 @@ impl CertificateAuthority {
     /// Loads a CA.
     ///
     /// # Errors
-    /// The PEM cannot be parsed.
+    /// The PEM cannot be parsed, or the key does not belong to the certificate.
     pub fn from_pem(pair: &PemKeyPair) -> Result<Self, CertificateError> {
+        pair.verify()?;
         let key = KeyPair::from_pem(&pair.key)?;
         let issuer = Issuer::from_ca_cert_pem(&pair.certificate, key)?;
         Ok(Self { issuer, certificate: pair.certificate.clone() })
@@ -265,6 +286,10 @@ pub fn user_of_certificate(der: &[u8]) -> Result<UserInfo, CertificateError> {
 /// The names and validity of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateInfo {
+    /// The subject of its issuer.
+    pub issuer: String,
+    /// Its own subject.
+    pub subject: String,
     /// Subject alternative names, sorted.
     pub sans: Vec<String>,
     /// Seconds since 1970.
@@ -295,6 +320,8 @@ impl CertificateInfo {
             .collect();
         sans.sort();
         Ok(Self {
+            issuer: certificate.issuer().to_string(),
+            subject: certificate.subject().to_string(),
             sans,
             not_before: certificate.validity().not_before.timestamp(),
             not_after: certificate.validity().not_after.timestamp(),
@@ -332,6 +359,17 @@ mod tests {
         let found = user_of_certificate(&der.contents).unwrap();
         assert_eq!(found.user, "system:node:a");
         assert_eq!(found.groups, ["system:nodes", "system:authenticated"]);
+    }
+
+    #[test]
+    fn a_key_must_belong_to_its_certificate() {
+        let [one, other] =
+            ["one", "other"].map(|name| CertificateAuthority::generate(name).unwrap());
+        one.verify().unwrap();
+        let mixed = PemKeyPair { certificate: one.certificate, key: other.key };
+        assert!(matches!(mixed.verify(), Err(CertificateError::Mismatch)));
+        assert!(CertificateAuthority::from_pem(&mixed).is_err());
+        assert!(PemKeyPair { key: String::new(), ..mixed }.verify().is_err());
     }
 
     #[test]

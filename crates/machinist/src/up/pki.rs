@@ -1,13 +1,16 @@
 //! The CA and the certificates of the hub: created on the first start and renewed before they expire.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use machinist_hub::auth::ADMIN_GROUP;
-use machinist_hub::auth::certificates::{CertificateAuthority, CertificateInfo, PemKeyPair};
+use machinist_hub::auth::certificates::{
+    CertificateAuthority, CertificateError, CertificateInfo, PemKeyPair,
+};
 
 use crate::data_dir::{DataDirectory, write_private};
 
@@ -23,62 +26,145 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// Reads the certificates, and creates those that are missing, lack a name or expire soon.
+    /// Reads the certificates, and creates those that are missing, lack a name, expire soon or do not fit the CA.
     ///
     /// # Errors
-    /// A file cannot be read or written, or is damaged.
+    /// A file cannot be read or written, or the CA is damaged or lost.
     pub fn open(directory: &DataDirectory, names: &[String]) -> Result<Self> {
-        let files = |name: &str| PairFiles {
-            certificate: directory.pki().join(format!("{name}.crt")),
-            key: directory.pki().join(format!("{name}.key")),
-        };
-        let ca = match files("ca").read()? {
+        let ca = match stored_ca(directory)? {
             Some(pair) => pair,
-            None => files("ca").write(CertificateAuthority::generate("machinist")?)?,
+            None => create_ca(directory)?,
         };
-        let issuer = CertificateAuthority::from_pem(&ca)
-            .context("the CA in the data directory is damaged")?;
-        let server = match files("server").read()? {
-            Some(pair) if is_still_valid(&pair, names) => pair,
-            _ => files("server").write(issuer.issue_server("machinist", names)?)?,
+        let issuer = CertificateAuthority::from_pem(&ca).with_context(|| {
+            format!(
+                "the CA in {} is damaged: restore ca.crt and ca.key from a backup of this directory",
+                directory.pki().display()
+            )
+        })?;
+        let subject = CertificateInfo::parse(&ca.certificate)?.subject;
+        let leaf = |name: &str, names: &[String], issue: &dyn Fn() -> IssuedPair| {
+            let files = LeafFiles::new(directory, name);
+            match files.read()? {
+                Some(pair) if is_still_valid(&pair, &subject, names) => Ok(pair),
+                _ => files.write(issue()?),
+            }
         };
-        let admin = match files("admin").read()? {
-            Some(pair) if is_still_valid(&pair, &[]) => pair,
-            _ => files("admin").write(issuer.issue_client("admin", ADMIN_GROUP)?)?,
-        };
+        let server = leaf("server", names, &|| issuer.issue_server("machinist", names))?;
+        let admin = leaf("admin", &[], &|| issuer.issue_client("admin", ADMIN_GROUP))?;
         Ok(Self { ca, server, admin })
     }
 }
 
-/// Whether a certificate has all names and does not expire soon.
-fn is_still_valid(pair: &PemKeyPair, names: &[String]) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let now = i64::try_from(now).unwrap_or(i64::MAX);
-    CertificateInfo::parse(&pair.certificate)
-        .is_ok_and(|validity| !validity.needs_renewal(now, names))
+type IssuedPair = Result<PemKeyPair, CertificateError>;
+
+/// The CA of the data directory; `None` if there never was one.
+///
+/// Every machine and every administrator trusts this CA and no other, so a lost one is never replaced silently.
+fn stored_ca(directory: &DataDirectory) -> Result<Option<PemKeyPair>> {
+    let (certificate, key) = (directory.ca(), directory.pki().join("ca.key"));
+    match (read_if_exists(&certificate)?, read_if_exists(&key)?) {
+        (Some(certificate), Some(key)) => Ok(Some(PemKeyPair { certificate, key })),
+        (found_certificate, found_key) => {
+            // The CA is written before anything that it signs.
+            let was_used = found_certificate.is_some()
+                || directory.kubeconfig().exists()
+                || LEAF_NAMES.iter().any(|name| LeafFiles::new(directory, name).exist());
+            if !was_used {
+                return Ok(None);
+            }
+            let missing = match (found_certificate, found_key) {
+                (Some(_), None) => key.display().to_string(),
+                (None, Some(_)) => certificate.display().to_string(),
+                _ => format!("{} and {}", certificate.display(), key.display()),
+            };
+            bail!(
+                "the CA of this hub is incomplete: {missing} is missing. Restore it from a backup of {}. \
+                 To begin with a new CA, which every machine has to join again, remove that directory and {}",
+                directory.pki().display(),
+                directory.kubeconfig().display()
+            )
+        }
+    }
 }
 
-struct PairFiles {
+/// Creates the CA. It is never renewed, so its two files stay apart: other tools read the certificate. A crash
+/// between the two leaves a key that signed nothing, which the next start replaces.
+fn create_ca(directory: &DataDirectory) -> Result<PemKeyPair> {
+    let pair = CertificateAuthority::generate("machinist")?;
+    write_private(&directory.pki().join("ca.key"), &pair.key)?;
+    write_private(&directory.ca(), &pair.certificate)?;
+    Ok(pair)
+}
+
+/// Whether a certificate belongs to its key and to the CA, has all names and does not expire soon.
+fn is_still_valid(pair: &PemKeyPair, ca_subject: &str, names: &[String]) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    pair.verify().is_ok()
+        && CertificateInfo::parse(&pair.certificate)
+            .is_ok_and(|info| info.issuer == ca_subject && !info.needs_renewal(now, names))
+}
+
+/// The certificates that the CA signs for the hub itself.
+const LEAF_NAMES: [&str; 2] = ["server", "admin"];
+
+/// Where a renewable certificate and its key are: in one file, so that one rename renews both.
+struct LeafFiles {
+    both: PathBuf,
+    /// Older versions wrote two files.
     certificate: PathBuf,
     key: PathBuf,
 }
 
-impl PairFiles {
-    fn read(&self) -> Result<Option<PemKeyPair>> {
-        if !self.certificate.exists() || !self.key.exists() {
-            return Ok(None);
-        }
-        let read = |path: &PathBuf| {
-            fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-        };
-        Ok(Some(PemKeyPair { certificate: read(&self.certificate)?, key: read(&self.key)? }))
+impl LeafFiles {
+    fn new(directory: &DataDirectory, name: &str) -> Self {
+        let path = |suffix: &str| directory.pki().join(format!("{name}.{suffix}"));
+        Self { both: path("pem"), certificate: path("crt"), key: path("key") }
     }
 
-    /// Writes the certificate last: without it, the pair is created again.
+    fn exist(&self) -> bool {
+        [&self.both, &self.certificate, &self.key].into_iter().any(|path| path.exists())
+    }
+
+    /// The pair, if there is one. Whether its parts fit is checked by the caller.
+    fn read(&self) -> Result<Option<PemKeyPair>> {
+        if let Some(both) = read_if_exists(&self.both)? {
+            return Ok(split_pem(&both));
+        }
+        let parts = (read_if_exists(&self.certificate)?, read_if_exists(&self.key)?);
+        Ok(match parts {
+            (Some(certificate), Some(key)) => Some(PemKeyPair { certificate, key }),
+            _ => None,
+        })
+    }
+
     fn write(&self, pair: PemKeyPair) -> Result<PemKeyPair> {
-        write_private(&self.key, &pair.key)?;
-        write_private(&self.certificate, &pair.certificate)?;
+        write_private(&self.both, &format!("{}{}", pair.certificate, pair.key))?;
+        // Nothing reads them any more.
+        for old in [&self.certificate, &self.key] {
+            match fs::remove_file(old) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("cannot remove {}", old.display()));
+                }
+                _ => {}
+            }
+        }
         Ok(pair)
+    }
+}
+
+/// Splits a file with a certificate and a key. A damaged file is no pair, and is written again.
+fn split_pem(text: &str) -> Option<PemKeyPair> {
+    let at = text.rfind("-----BEGIN ")?;
+    let (certificate, key) = text.split_at(at);
+    Some(PemKeyPair { certificate: certificate.to_owned(), key: key.to_owned() })
+}
+
+fn read_if_exists(path: &Path) -> Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
@@ -122,6 +208,87 @@ mod tests {
         assert_eq!(first.ca.certificate, more.ca.certificate);
         assert_ne!(first.server.certificate, more.server.certificate);
         assert_eq!(first.admin.certificate, more.admin.certificate);
+    }
+
+    fn opened(temporary: &tempfile::TempDir) -> (DataDirectory, Pki) {
+        let directory = DataDirectory::at(temporary.path().join("data"));
+        directory.create().unwrap();
+        let pki = Pki::open(&directory, &["localhost".to_owned()]).unwrap();
+        (directory, pki)
+    }
+
+    fn reopen(directory: &DataDirectory) -> Result<Pki> {
+        Pki::open(directory, &["localhost".to_owned()])
+    }
+
+    /// Older versions renewed a certificate with two renames.
+    #[test]
+    fn a_renewal_that_a_crash_interrupted_is_repeated() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (directory, pki) = opened(&temporary);
+        let at = |name: &str| directory.pki().join(name);
+        // The old layout is read.
+        fs::remove_file(at("server.pem")).unwrap();
+        write_private(&at("server.crt"), &pki.server.certificate).unwrap();
+        write_private(&at("server.key"), &pki.server.key).unwrap();
+        assert_eq!(reopen(&directory).unwrap().server.certificate, pki.server.certificate);
+        // A new key, and the old certificate.
+        write_private(&at("server.key"), &pki.admin.key).unwrap();
+        let renewed = reopen(&directory).unwrap();
+        renewed.server.verify().unwrap();
+        assert_ne!(renewed.server.certificate, pki.server.certificate);
+        assert!(!at("server.key").exists() && !at("server.crt").exists());
+        // A damaged file.
+        fs::write(at("server.pem"), &renewed.server.certificate[..20]).unwrap();
+        reopen(&directory).unwrap().server.verify().unwrap();
+    }
+
+    #[test]
+    fn certificates_of_another_ca_are_issued_again() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (directory, pki) = opened(&temporary);
+        let other = CertificateAuthority::generate("machinist").unwrap();
+        write_private(&directory.ca(), &other.certificate).unwrap();
+        write_private(&directory.pki().join("ca.key"), &other.key).unwrap();
+        let restored = reopen(&directory).unwrap();
+        assert_ne!(restored.server.certificate, pki.server.certificate);
+        assert_ne!(restored.admin.certificate, pki.admin.certificate);
+    }
+
+    #[test]
+    fn a_lost_ca_is_an_error_and_is_not_replaced() {
+        let lose: [(&[&str], &str); 3] = [
+            (&["ca.key"], "ca.key is missing"),
+            (&["ca.crt"], "ca.crt is missing"),
+            (&["ca.crt", "ca.key"], "ca.key is missing"),
+        ];
+        for (names, message) in lose {
+            let temporary = tempfile::tempdir().unwrap();
+            let (directory, _) = opened(&temporary);
+            for name in names {
+                fs::remove_file(directory.pki().join(name)).unwrap();
+            }
+            let error = format!("{:#}", reopen(&directory).unwrap_err());
+            assert!(error.contains(message) && error.contains("from a backup"), "{error}");
+            assert!(names.iter().all(|name| !directory.pki().join(name).exists()));
+        }
+        // A key of another CA.
+        let temporary = tempfile::tempdir().unwrap();
+        let (directory, _) = opened(&temporary);
+        let other = CertificateAuthority::generate("machinist").unwrap();
+        write_private(&directory.pki().join("ca.key"), &other.key).unwrap();
+        let error = format!("{:#}", reopen(&directory).unwrap_err());
+        assert!(error.contains("damaged") && error.contains("restore"), "{error}");
+    }
+
+    #[test]
+    fn a_first_start_that_a_crash_interrupted_is_repeated() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::at(temporary.path().join("data"));
+        directory.create().unwrap();
+        // The key is written first; it signed nothing.
+        write_private(&directory.pki().join("ca.key"), "half").unwrap();
+        reopen(&directory).unwrap();
     }
 
     #[test]
