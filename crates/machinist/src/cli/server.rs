@@ -71,9 +71,10 @@ struct ListenArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
 
-    /// The lowest allowed TLS version; applies together with --tls-cipher-suites
-    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
-    tls_min_version: String,
+    /// The lowest allowed TLS version: VersionTLS12 or VersionTLS13; lower ones are read as VersionTLS12
+    /// [default: VersionTLS12]
+    #[arg(long, value_name = "VERSION", value_parser = parse_tls_version)]
+    tls_min_version: Option<String>,
 
     /// The release to name in the log
     #[arg(long, value_name = "VERSION")]
@@ -152,6 +153,14 @@ fn parse_unknown_pool(text: &str) -> Result<u16, String> {
     }
 }
 
+/// A mistyped version must not become a lower one.
+fn parse_tls_version(text: &str) -> Result<String, String> {
+    match text {
+        "VersionTLS10" | "VersionTLS11" | "VersionTLS12" | "VersionTLS13" => Ok(text.to_owned()),
+        _ => Err("must be VersionTLS12 or VersionTLS13 (or VersionTLS10, VersionTLS11)".to_owned()),
+    }
+}
+
 impl ListenArgs {
     fn listen(&self) -> Result<ListenOptions> {
         let version = self.payload_version.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
@@ -170,7 +179,7 @@ impl ListenArgs {
             metrics_listen: metrics,
             metrics_registry: server::ServerMetrics::default(),
             tls: tls::ServerTlsSettings {
-                min_version: self.tls_min_version.clone(),
+                min_version: self.tls_min_version.clone().unwrap_or_default(),
                 cipher_suites: suites.filter(|name| !name.is_empty()).collect(),
             },
             unknown_pool_status: self.unknown_pool,
@@ -327,7 +336,13 @@ impl ServerBootstrapArgs {
         directory.binary = self.listen.binary()?;
         let (mut listen, identity) = (self.listen.listen()?, self.listen.identity());
         if self.listen.tls_cipher_suites.is_empty() {
-            listen.tls = installer_tls_settings(Path::new(API_SERVER));
+            let installer = installer_tls_settings(Path::new(API_SERVER));
+            let min_version = self.listen.tls_min_version.clone();
+            listen.tls = tls::ServerTlsSettings {
+                // Who names a version on the command line gets that one.
+                min_version: min_version.unwrap_or(installer.min_version),
+                cipher_suites: installer.cipher_suites,
+            };
         }
         run_until_signal(|stop| {
             server::bootstrap(directory, listen, identity, |_| systemd_notify::ready(), stop)

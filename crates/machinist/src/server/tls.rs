@@ -124,20 +124,20 @@ enum MinTlsVersion {
     Tls13,
 }
 
-/// Keeps the named cipher suites. As in MCO, the version applies only together with suites.
+/// Keeps the named cipher suites. Unlike in MCO, the version applies without suites, too: who asks for TLS 1.3
+/// does not expect TLS 1.2.
 fn select_cipher_suites(
     settings: &ServerTlsSettings,
     provider: &mut CryptoProvider,
 ) -> MinTlsVersion {
     let lowest = match settings.min_version.as_str() {
-        "VersionTLS13" => Some(MinTlsVersion::Tls13),
+        "VersionTLS13" => MinTlsVersion::Tls13,
         // rustls does not support versions older than 1.2.
-        "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Some(MinTlsVersion::Tls12),
-        _ => None,
+        _ => MinTlsVersion::Tls12,
     };
-    let (Some(lowest), false) = (lowest, settings.cipher_suites.is_empty()) else {
-        return MinTlsVersion::Tls12;
-    };
+    if settings.cipher_suites.is_empty() {
+        return lowest;
+    }
     for name in &settings.cipher_suites {
         if !provider.cipher_suites.iter().any(|suite| name_of(suite) == *name) {
             tracing::info!(suite = name, "cipher suite is not supported: it is weak or unknown");
@@ -172,9 +172,9 @@ mod tests {
         let one = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
         for (version, suites, expected) in [
             ("VersionTLS12", &[][..], (MinTlsVersion::Tls12, all)),
-            // Without suites the version does not apply.
-            ("VersionTLS13", &[][..], (MinTlsVersion::Tls12, all)),
-            ("junk", &[one][..], (MinTlsVersion::Tls12, all)),
+            ("VersionTLS13", &[][..], (MinTlsVersion::Tls13, all)),
+            ("", &[][..], (MinTlsVersion::Tls12, all)),
+            ("", &[one][..], (MinTlsVersion::Tls12, 4)),
             ("VersionTLS12", &[one][..], (MinTlsVersion::Tls12, 4)),
             ("VersionTLS10", &[one, "TLS_RSA_WITH_AES_128_CBC_SHA"][..], (MinTlsVersion::Tls12, 4)),
             ("VersionTLS13", &["TLS_AES_128_GCM_SHA256"][..], (MinTlsVersion::Tls13, 3)),

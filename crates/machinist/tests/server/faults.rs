@@ -137,6 +137,19 @@ fn old_tls_and_weak_suites_are_refused() {
         .serve(&["--tls-min-version=VersionTLS13", "--tls-cipher-suites=TLS_AES_128_GCM_SHA256"]);
     assert!(request(&site, &server, &TlsClient { old: true, ..TlsClient::default() }).is_err());
     assert_eq!(request(&site, &server, &TlsClient::default()).unwrap().1, 200);
+    // The version alone is enough.
+    let server = site.serve(&["--tls-min-version=VersionTLS13"]);
+    assert_eq!(alert(&server, [3, 3], &[good]), Some(PROTOCOL_VERSION));
+    assert!(request(&site, &server, &TlsClient { old: true, ..TlsClient::default() }).is_err());
+    assert_eq!(request(&site, &server, &TlsClient::default()).unwrap().1, 200);
+}
+
+#[test]
+fn a_mistyped_tls_version_is_not_a_lower_one() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_machinist"));
+    let output = command.args(["server", "bootstrap", "--tls-min-version=1.3"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("VersionTLS13"), "{output:?}");
 }
 
 #[test]
