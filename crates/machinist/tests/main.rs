@@ -16,6 +16,7 @@ mod cli;
 mod deploy;
 mod docs;
 mod durable_writes;
+mod enrolment;
 mod firstboot;
 mod generate;
 mod generate_templates;

@@ -6,6 +6,7 @@
 //! sealed half of one pool's config.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
 
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
@@ -41,8 +42,13 @@ pub const ENROLMENT_FILES: [&str; 5] =
 pub const ENROLMENT_UNIT: &str = "machinist-enrol.service";
 /// The link in the unit directory that enables the unit.
 pub const ENROLMENT_UNIT_LINK: &str = "multi-user.target.wants/machinist-enrol.service";
-/// At most this many requests may wait for approval.
+/// At most this many requests may wait for approval. A further one replaces the oldest, so that nobody can
+/// block the others: a machine repeats its request as long as it runs.
 pub const MAX_PENDING: usize = 1000;
+/// At most this many requests from one address may wait.
+pub const MAX_PENDING_PER_ADDRESS: usize = 50;
+/// A request that waits longer than this is removed. A machine that still runs requests again.
+pub const PENDING_LIFETIME_SECONDS: i64 = 3600;
 
 const USER_PREFIX: &str = "machinist:enrolled:";
 const GROUP_PREFIX: &str = "machinist:pool:";
@@ -214,11 +220,13 @@ pub enum EnrolmentStep {
     Approve,
     /// Record the request, which then waits.
     RecordPending,
+    /// Remove the oldest waiting request, and record this one.
+    ReplaceOldest,
     /// The request keeps waiting.
     Wait,
     /// Refuse.
     Deny,
-    /// Refuse: too many requests are waiting.
+    /// Refuse: too many requests from this address are waiting.
     TooManyPending,
     /// Refuse: nobody can approve it, so a token is needed.
     NeedsToken,
@@ -235,6 +243,60 @@ pub struct EnrolmentFacts {
     pub can_wait: bool,
     /// How many other requests are waiting.
     pub waiting: usize,
+    /// How many of them come from the same address.
+    pub waiting_here: usize,
+}
+
+/// A request that waits for approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingRequest {
+    /// Its id.
+    pub id: String,
+    /// The address that it came from.
+    pub address: String,
+    /// When it arrived, in seconds since 1970.
+    pub since: i64,
+}
+
+/// The waiting requests, and those that have waited too long.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PendingRequests {
+    /// They wait. The oldest is first.
+    pub waiting: Vec<PendingRequest>,
+    /// They are removed.
+    pub expired: Vec<PendingRequest>,
+}
+
+impl PendingRequests {
+    /// Sorts requests by age.
+    #[must_use]
+    pub fn new(mut all: Vec<PendingRequest>, now: i64) -> Self {
+        all.sort_by(|a, b| (a.since, &a.id).cmp(&(b.since, &b.id)));
+        let (expired, waiting) = all
+            .into_iter()
+            .partition(|request| now.saturating_sub(request.since) > PENDING_LIFETIME_SECONDS);
+        Self { waiting, expired }
+    }
+
+    /// How many requests from an address wait.
+    #[must_use]
+    pub fn count_from(&self, address: IpAddr) -> usize {
+        let block = address_block(address);
+        let is_from = |request: &&PendingRequest| {
+            request.address.parse().is_ok_and(|address| address_block(address) == block)
+        };
+        self.waiting.iter().filter(is_from).count()
+    }
+}
+
+/// What counts as one address: a host has one IPv4 address, and as many IPv6 addresses of its network as it
+/// wants.
+#[must_use]
+pub fn address_block(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
 }
 
 /// Decides on a request.
@@ -246,7 +308,8 @@ pub fn decide_enrolment(facts: EnrolmentFacts) -> EnrolmentStep {
         _ if facts.has_token => EnrolmentStep::Approve,
         _ if !facts.can_wait => EnrolmentStep::NeedsToken,
         Some(EnrolmentState::Pending) => EnrolmentStep::Wait,
-        None if facts.waiting >= MAX_PENDING => EnrolmentStep::TooManyPending,
+        None if facts.waiting_here >= MAX_PENDING_PER_ADDRESS => EnrolmentStep::TooManyPending,
+        None if facts.waiting >= MAX_PENDING => EnrolmentStep::ReplaceOldest,
         None => EnrolmentStep::RecordPending,
     }
 }
@@ -258,19 +321,52 @@ mod tests {
     #[test]
     fn each_request_gets_the_right_decision() {
         use EnrolmentState::{Approved, Denied, Pending};
-        for (state, has_token, can_wait, waiting, expected) in [
-            (None, false, true, 0, EnrolmentStep::RecordPending),
-            (None, false, true, MAX_PENDING, EnrolmentStep::TooManyPending),
-            (None, true, true, MAX_PENDING, EnrolmentStep::Approve),
-            (None, true, false, 0, EnrolmentStep::Approve),
-            (None, false, false, 0, EnrolmentStep::NeedsToken),
-            (Some(Pending), false, true, MAX_PENDING, EnrolmentStep::Wait),
-            (Some(Pending), true, true, 0, EnrolmentStep::Approve),
-            (Some(Approved), false, true, 0, EnrolmentStep::Sign),
-            (Some(Denied), true, true, 0, EnrolmentStep::Deny),
+        const HERE: usize = MAX_PENDING_PER_ADDRESS;
+        for (state, has_token, can_wait, waiting, waiting_here, expected) in [
+            (None, false, true, 0, 0, EnrolmentStep::RecordPending),
+            (None, false, true, MAX_PENDING, HERE - 1, EnrolmentStep::ReplaceOldest),
+            (None, false, true, HERE, HERE, EnrolmentStep::TooManyPending),
+            (None, true, true, MAX_PENDING, HERE, EnrolmentStep::Approve),
+            (None, true, false, 0, 0, EnrolmentStep::Approve),
+            (None, false, false, 0, 0, EnrolmentStep::NeedsToken),
+            (Some(Pending), false, true, MAX_PENDING, HERE, EnrolmentStep::Wait),
+            (Some(Pending), true, true, 0, 0, EnrolmentStep::Approve),
+            (Some(Approved), false, true, 0, 0, EnrolmentStep::Sign),
+            (Some(Denied), true, true, 0, 0, EnrolmentStep::Deny),
         ] {
-            let found = decide_enrolment(EnrolmentFacts { state, has_token, can_wait, waiting });
-            assert_eq!(found, expected, "{state:?} {has_token} {can_wait} {waiting}");
+            let facts = EnrolmentFacts { state, has_token, can_wait, waiting, waiting_here };
+            assert_eq!(decide_enrolment(facts), expected, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn waiting_requests_are_counted_by_address_and_expire() {
+        let request = |id: &str, address: &str, since| PendingRequest {
+            id: id.to_owned(),
+            address: address.to_owned(),
+            since,
+        };
+        let now = 10_000;
+        let old = now - PENDING_LIFETIME_SECONDS;
+        let found = PendingRequests::new(
+            vec![
+                request("c", "10.0.0.1", now),
+                request("b", "2001:db8::1", old),
+                request("a", "10.0.0.1", old - 1),
+                request("d", "2001:db8::2:0:0:1", now),
+                request("e", "junk", now),
+            ],
+            now,
+        );
+        let ids = |all: &[PendingRequest]| -> Vec<String> {
+            all.iter().map(|request| request.id.clone()).collect()
+        };
+        assert_eq!(ids(&found.expired), ["a"]);
+        assert_eq!(ids(&found.waiting), ["b", "c", "d", "e"]);
+        for (address, count) in
+            [("10.0.0.1", 1), ("::ffff:10.0.0.1", 1), ("10.0.0.2", 0), ("2001:db8::9", 2)]
+        {
+            assert_eq!(found.count_from(address.parse().unwrap()), count, "{address}");
         }
     }
 

@@ -183,7 +183,8 @@ where
         self.notify();
     }
 
-    fn remove(&self, object: &K) {
+    /// Removes an object that the watch reports as deleted, or that we deleted.
+    pub(crate) fn remove(&self, object: &K) {
         let mut objects = self.inner.objects.write();
         let name = key(object);
         // A newer object of the same name is another object.

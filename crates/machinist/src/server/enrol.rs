@@ -3,17 +3,20 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Patch, PatchParams, PostParams};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use machinist_core::serve::ServeError;
 use machinist_core::serve::enrol::{
     self, ENROLMENT_CA_SECRET, ENROLMENT_LABEL, EnrolmentFacts, EnrolmentRecord, EnrolmentState,
-    EnrolmentStep, SECRET_PREFIX, SECRET_TYPE,
+    EnrolmentStep, PendingRequest, PendingRequests, SECRET_PREFIX, SECRET_TYPE,
 };
 use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair, SigningRequest};
 use parking_lot::Mutex;
@@ -26,6 +29,10 @@ use crate::kubernetes::cache::Cache;
 const CERTIFICATE_LIFETIME_SECONDS: i64 = 3600;
 /// The HTTP status for an object that already exists.
 const CONFLICT: u16 = 409;
+/// The HTTP status for an object that does not exist.
+const NOT_FOUND: u16 = 404;
+/// How often expired requests are removed.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(60);
 /// The keys of a Secret with a certificate.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -76,11 +83,14 @@ impl fmt::Debug for EnrolmentRegistrar {
     }
 }
 
-/// Enrolments as Secrets.
+/// Enrolments as Secrets. A clone shares them.
+#[derive(Clone)]
 struct EnrolmentSecrets {
     api: Api<Secret>,
     namespace: String,
     cache: Cache<Secret>,
+    /// Held by the request that counts the waiting ones and adds itself.
+    pending_turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl EnrolmentRegistrar {
@@ -96,7 +106,13 @@ impl EnrolmentRegistrar {
         let config = watcher::Config::default().labels(ENROLMENT_LABEL);
         tasks.spawn(known.clone().reflect(api.clone(), config, |_| {}));
         known.wait_until_ready().await;
-        let secrets = EnrolmentSecrets { api, namespace: namespace.to_owned(), cache: known };
+        let secrets = EnrolmentSecrets {
+            api,
+            namespace: namespace.to_owned(),
+            cache: known,
+            pending_turn: Arc::default(),
+        };
+        tasks.spawn(secrets.clone().remove_expired());
         Ok(Self { ca: authority, store: EnrolmentStore::Api(Box::new(secrets)) })
     }
 
@@ -146,22 +162,40 @@ impl EnrolmentRegistrar {
         if request.user != user || request.groups != [group] || request.has_forbidden_extensions {
             return Err(ServeError::BadRequest(format!("the subject must be {user}")));
         }
+        // One after the other: requests that arrive at once must not all see the same free place.
+        let _turn = match &self.store {
+            EnrolmentStore::Api(secrets) if self.needs_place(enrolment) => {
+                Some(secrets.pending_turn.lock().await)
+            }
+            _ => None,
+        };
+        let pending = match &self.store {
+            EnrolmentStore::Api(secrets) => secrets.pending(Timestamp::now().as_second()),
+            EnrolmentStore::Memory(_) => PendingRequests::default(),
+        };
         let facts = EnrolmentFacts {
             state: self.state(id, pool),
             has_token: enrolment.token.is_some(),
             can_wait: matches!(self.store, EnrolmentStore::Api(_)),
-            waiting: match &self.store {
-                EnrolmentStore::Api(secrets) => secrets.pending_count(),
-                EnrolmentStore::Memory(_) => 0,
-            },
+            waiting: pending.waiting.len(),
+            waiting_here: pending.count_from(enrolment.address),
         };
-        match enrol::decide_enrolment(facts) {
+        let step = enrol::decide_enrolment(facts);
+        match step {
             EnrolmentStep::Sign => {}
             EnrolmentStep::Approve => {
                 grant.await?;
                 self.store_state(enrolment, EnrolmentState::Approved).await?;
             }
-            EnrolmentStep::RecordPending => {
+            EnrolmentStep::RecordPending | EnrolmentStep::ReplaceOldest => {
+                if let (EnrolmentStep::ReplaceOldest, Some(oldest), EnrolmentStore::Api(secrets)) =
+                    (step, pending.waiting.first(), &self.store)
+                {
+                    secrets
+                        .remove(oldest)
+                        .await
+                        .map_err(|error| ServeError::EnrolmentNotStored(error.to_string()))?;
+                }
                 self.store_state(enrolment, EnrolmentState::Pending).await?;
                 return Ok(EnrolmentReply::Pending);
             }
@@ -169,7 +203,7 @@ impl EnrolmentRegistrar {
             EnrolmentStep::Deny => return Err(ServeError::Forbidden("the enrolment was denied")),
             EnrolmentStep::TooManyPending => {
                 return Err(ServeError::EnrolmentNotStored(
-                    "too many enrolments are pending".to_owned(),
+                    "too many enrolments from this address are pending".to_owned(),
                 ));
             }
             EnrolmentStep::NeedsToken => {
@@ -182,6 +216,11 @@ impl EnrolmentRegistrar {
         signed
             .map(EnrolmentReply::Certificate)
             .map_err(|error| ServeError::BadRequest(error.to_string()))
+    }
+
+    /// Whether a request may become one more that waits.
+    fn needs_place(&self, enrolment: &EnrolmentRequest<'_>) -> bool {
+        enrolment.token.is_none() && self.state(enrolment.id, enrolment.pool).is_none()
     }
 
     async fn store_state(
@@ -215,10 +254,47 @@ impl EnrolmentSecrets {
         parse_record(&secret)
     }
 
-    fn pending_count(&self) -> usize {
+    /// The requests that wait for approval.
+    fn pending(&self, now: i64) -> PendingRequests {
+        let request = |secret: &Secret| {
+            let record = parse_record(secret)?;
+            let since = secret.metadata.creation_timestamp.as_ref()?.0.as_second();
+            let is_pending = record.state == EnrolmentState::Pending;
+            is_pending.then_some(PendingRequest { id: record.id, address: record.address, since })
+        };
         let all = self.cache.all();
-        let records = all.iter().filter_map(|secret| parse_record(secret));
-        records.filter(|record| record.state == EnrolmentState::Pending).count()
+        PendingRequests::new(all.iter().filter_map(|secret| request(secret)).collect(), now)
+    }
+
+    /// Removes a request, unless it changed meanwhile: an administrator may just have approved it.
+    async fn remove(&self, request: &PendingRequest) -> Result<(), kube::Error> {
+        let name = format!("{SECRET_PREFIX}{}", request.id);
+        let Some(secret) = self.cache.get_in(&self.namespace, &name) else { return Ok(()) };
+        let preconditions = Preconditions {
+            uid: secret.metadata.uid.clone(),
+            resource_version: secret.metadata.resource_version.clone(),
+        };
+        let parameters = DeleteParams::default().preconditions(preconditions);
+        match self.api.delete(&name, &parameters).await {
+            Ok(_) => self.cache.remove(&secret),
+            // Removed or changed by someone else; the watch brings the new state.
+            Err(kube::Error::Api(status)) if [NOT_FOUND, CONFLICT].contains(&status.code) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Removes requests that nobody approved in time.
+    async fn remove_expired(self) {
+        loop {
+            tokio::time::sleep(EXPIRY_INTERVAL).await;
+            for request in self.pending(Timestamp::now().as_second()).expired {
+                if let Err(error) = self.remove(&request).await {
+                    tracing::warn!(%error, id = request.id, "cannot remove an expired enrolment");
+                    break;
+                }
+            }
+        }
     }
 
     async fn write(&self, record: &EnrolmentRecord) -> Result<(), ServeError> {
