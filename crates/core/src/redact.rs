@@ -1,4 +1,5 @@
-//! Redacts objects before they leave the cluster: removes everything that is or may be a secret.
+//! Redacts objects before they leave the cluster: removes the contents of all files and units that are not
+//! listed as public ([`crate::secrets::is_public_file`]), and everything else that is or may be a secret.
 //!
 //! A placeholder with the size and a digest remains, so that two configs can still be
 //! distinguished. The digest is keyed, so that a short password cannot be found by trying all of
@@ -11,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::ignition::contents;
 use crate::ignition::schema::Resource;
-use crate::secrets::is_secret_file;
+use crate::secrets::{is_public_file, is_secret_file};
 
 /// The largest file that is inspected; larger ones are redacted.
 const MAX_FILE_BYTES: u64 = 16 << 20;
@@ -80,6 +81,12 @@ impl Redactor {
                     }
                 }
             }
+            // A container file may copy secrets into an image.
+            "MachineOSConfig" => {
+                for file in items(object, "/spec/containerFile") {
+                    file.get_mut("content").into_iter().for_each(|it| self.redact_all_strings(it));
+                }
+            }
             "MachineConfig" => {
                 if let Some(config) = object.pointer_mut("/spec/config") {
                     self.redact_ignition(config);
@@ -124,16 +131,13 @@ impl Redactor {
         }
         for units in ["/systemd/units", "/networkd/units"] {
             for unit in items(config, units) {
-                let name = text(unit, "name");
-                self.redact_unit(unit, &name);
-                items(unit, "/dropins")
-                    .iter_mut()
-                    .for_each(|dropin| self.redact_unit(dropin, &name));
+                self.redact_unit(unit);
+                items(unit, "/dropins").iter_mut().for_each(|dropin| self.redact_unit(dropin));
             }
         }
     }
 
-    /// Redacts the contents of a file if they may be a secret.
+    /// Redacts the contents of a file, unless everyone may read them.
     fn redact_resource(&self, resource: &mut Value, path: &str, mode: Option<i64>) {
         let Some(source) = resource.get("source").and_then(Value::as_str).map(str::to_owned) else {
             return;
@@ -148,17 +152,17 @@ impl Redactor {
             ..Resource::default()
         };
         let decoded = contents::decode(&known, MAX_FILE_BYTES).ok();
-        let is_plain = decoded.as_ref().is_some_and(|bytes| !is_secret_file(path, mode, bytes));
-        if !is_plain {
+        let is_public = decoded.as_ref().is_some_and(|bytes| is_public_file(path, mode, bytes));
+        if !is_public {
             resource["source"] =
                 self.placeholder(decoded.as_deref().unwrap_or(source.as_bytes())).into();
         }
     }
 
-    fn redact_unit(&self, unit: &mut Value, name: &str) {
-        let contents = text(unit, "contents");
-        if is_secret_file(name, WORLD_READABLE, contents.as_bytes()) {
-            unit["contents"] = self.placeholder(contents.as_bytes()).into();
+    /// Redacts the text of a unit or of a drop-in: environments and command lines hold secrets.
+    fn redact_unit(&self, unit: &mut Value) {
+        if let Some(contents) = unit.get_mut("contents") {
+            self.redact_all_strings(contents);
         }
     }
 
@@ -185,8 +189,8 @@ impl Redactor {
                 *text = self.placeholder(text.as_bytes());
             }
             Value::String(text) => *text = without_credentials(text),
-            Value::Array(items) if field == "httpHeaders" => {
-                let values = items.iter_mut().filter_map(|header| header.get_mut("value"));
+            Value::Array(items) if field == "httpHeaders" || field == "env" => {
+                let values = items.iter_mut().filter_map(|item| item.get_mut("value"));
                 values.for_each(|value| self.redact_all_strings(value));
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.redact_value(field, item)),

@@ -1,4 +1,8 @@
-//! Recognizes what must never be displayed: pull secrets, keys, tokens, password hashes.
+//! What may leave a machine or a cluster, and what looks like a secret.
+//!
+//! Patterns cannot recognize every secret, so they protect nothing by themselves: what leaves is decided by
+//! [`is_public_file`], a list of what may leave. [`is_secret_file`] keeps secrets off a terminal, and warns
+//! people who serve configs to everyone.
 
 /// Paths that hold secrets on any machine.
 const SECRET_PATHS: [&str; 8] = [
@@ -16,18 +20,55 @@ const SECRET_PATHS: [&str; 8] = [
 const SECRET_FILE_SUFFIXES: [&str; 7] =
     [".key", ".kubeconfig", ".p12", ".pfx", ".keytab", ".dockerconfigjson", "pull-secret"];
 
-/// Texts that identify a secret.
-const SECRET_MARKERS: [&str; 9] = [
-    "PRIVATE KEY-----",
+/// Texts that identify a secret, in lower case.
+const SECRET_MARKERS: [&str; 6] = [
+    "private key-----",
     "\"auths\"",
     "client-key-data",
-    "_authToken",
-    "aws_secret_access_key",
-    "-----BEGIN PGP PRIVATE",
-    "passwordHash",
-    "token:",
-    "password=",
+    "_authtoken",
+    "-----begin pgp private",
+    "passwordhash",
 ];
+
+/// Ends of names whose value is a secret, in lower case: `DB_PASSWORD: x`, `Environment=GITHUB_TOKEN=x`.
+const SECRET_NAMES: [&str; 13] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "psk",
+    "secret",
+    "token",
+    "api_key",
+    "apikey",
+    "api-key",
+    "access_key",
+    "private_key",
+    "privatekey",
+    "credentials",
+];
+
+/// What a machine needs to reach the network, and the certificates that it trusts. Directories end with `/`.
+const PUBLIC_PATHS: [&str; 8] = [
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/NetworkManager/",
+    "/etc/systemd/network/",
+    "/etc/systemd/resolved.conf.d/",
+    "/etc/sysconfig/network-scripts/",
+    "/etc/pki/ca-trust/source/anchors/",
+];
+
+/// Whether the contents of a file may be given to everyone: the path is on the list, and neither mode nor
+/// contents say otherwise.
+#[must_use]
+pub fn is_public_file(path: &str, mode: Option<i64>, contents: &[u8]) -> bool {
+    let is_listed = |listed: &&str| match listed.ends_with('/') {
+        true => path.starts_with(listed) && !path.contains("/../"),
+        false => path == *listed,
+    };
+    PUBLIC_PATHS.iter().any(is_listed) && !is_secret_file(path, mode, contents)
+}
 
 /// Whether the contents of a file must not be displayed: it has a known path, it contains what
 /// looks like a key or a token, or it is not world-readable on the machine either.
@@ -37,11 +78,28 @@ pub fn is_secret_file(path: &str, mode: Option<i64>, contents: &[u8]) -> bool {
     !everyone_may_read
         || SECRET_PATHS.contains(&path)
         || SECRET_FILE_SUFFIXES.iter().any(|ending| path.ends_with(ending))
-        || SECRET_MARKERS.iter().any(|mark| contains(contents, mark.as_bytes()))
+        || looks_secret(&contents.to_ascii_lowercase())
 }
 
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
+fn looks_secret(lower_case: &[u8]) -> bool {
+    SECRET_MARKERS.iter().any(|mark| positions(lower_case, mark).next().is_some())
+        || SECRET_NAMES.iter().any(|name| {
+            positions(lower_case, name).any(|at| is_assigned(&lower_case[at + name.len()..]))
+        })
+}
+
+/// Whether a value follows a name: `=x`, `: x`, `": "x"`.
+fn is_assigned(rest: &[u8]) -> bool {
+    let is_separator = |byte: &u8| matches!(byte, b' ' | b'\t' | b'"' | b'\'');
+    let after_name = rest.iter().position(|byte| !is_separator(byte)).unwrap_or(rest.len());
+    let Some(b'=' | b':') = rest.get(after_name) else { return false };
+    let value = rest[after_name + 1..].iter().find(|byte| !is_separator(byte));
+    value.is_some_and(|byte| !matches!(byte, b'\n' | b'\r'))
+}
+
+fn positions<'a>(haystack: &'a [u8], needle: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let windows = haystack.windows(needle.len()).enumerate();
+    windows.filter(move |(_, window)| *window == needle.as_bytes()).map(|(at, _)| at)
 }
 
 #[cfg(test)]
@@ -58,8 +116,35 @@ mod tests {
             ("/etc/x.key", Some(0o644), "", true),
             ("/etc/x", Some(0o644), "-----BEGIN RSA PRIVATE KEY-----", true),
             ("/etc/x", Some(0o644), "{\"auths\": {}}", true),
+            ("/etc/x", Some(0o644), "DB_PASSWORD: hunter2", true),
+            ("/etc/x", Some(0o644), "API_KEY=hunter2", true),
+            ("/etc/x", Some(0o644), "{\"password\": \"hunter2\"}", true),
+            ("/etc/x", Some(0o644), "[wifi-security]\npsk=hunter2", true),
+            ("/etc/x", Some(0o644), "[Service]\nEnvironment=GITHUB_TOKEN=hunter2\n", true),
+            ("/etc/x", Some(0o644), "Environment=\"Token=hunter2\"", true),
+            ("/etc/x", Some(0o644), "PasswordAuthentication no\n", false),
+            ("/etc/x", Some(0o644), "token:\n", false),
+            ("/etc/x", Some(0o644), "# the password is elsewhere\n", false),
         ] {
-            assert_eq!(is_secret_file(path, mode, contents.as_bytes()), expected, "{path}");
+            let found = is_secret_file(path, mode, contents.as_bytes());
+            assert_eq!(found, expected, "{path}: {contents}");
+        }
+    }
+
+    #[test]
+    fn only_listed_files_are_public() {
+        for (path, mode, contents, expected) in [
+            ("/etc/hostname", Some(0o644), "n1", true),
+            ("/etc/hostname.d/x", Some(0o644), "n1", false),
+            ("/etc/motd", Some(0o644), "hello", false),
+            ("/etc/NetworkManager/conf.d/a.conf", Some(0o644), "[main]", true),
+            ("/etc/NetworkManager/system-connections/a", Some(0o600), "[main]", false),
+            ("/etc/NetworkManager/system-connections/a", Some(0o644), "psk=hunter2", false),
+            ("/etc/NetworkManager/../secret", Some(0o644), "x", false),
+            ("/etc/pki/ca-trust/source/anchors/a.crt", None, "-----BEGIN CERTIFICATE-----", true),
+            ("/etc/pki/ca-trust/source/anchors/a.pem", None, "-----BEGIN PRIVATE KEY-----", false),
+        ] {
+            assert_eq!(is_public_file(path, mode, contents.as_bytes()), expected, "{path}");
         }
     }
 }

@@ -34,7 +34,7 @@ fn create_secrets(api_server: &ApiServer) {
             "passwd": {"users": [{"name": "core", "passwordHash": SECRET}]},
             "storage": {"files": [
                 {"path": "/etc/mine", "mode": 0o600, "contents": {"source": format!("data:,{SECRET}")}},
-                {"path": "/etc/motd", "mode": 0o644, "contents": {"source": "data:,hello"}},
+                {"path": "/etc/hostname", "mode": 0o644, "contents": {"source": "data:,hello"}},
             ]},
         }},
     });

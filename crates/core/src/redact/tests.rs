@@ -22,7 +22,7 @@ fn config(storage: &Value) -> Value {
 #[test]
 fn other_values_are_kept() {
     let plain = config(&json!({"files": [
-        {"path": "/etc/motd", "mode": 0o644, "contents": {"source": "data:,hello"}},
+        {"path": "/etc/hostname", "mode": 0o644, "contents": {"source": "data:,hello"}},
     ]}));
     assert_eq!(redacted(plain.clone()), plain);
     let pool = json!({"kind": "MachineConfigPool", "spec": {"paused": false, "maxUnavailable": 1},
@@ -88,6 +88,9 @@ fn hiding_places(secret: &str) -> Vec<Value> {
         ("/etc/tls.key", None, secret),
         ("/var/lib/kubelet/config.json", Some(0o644), secret),
         ("/etc/motd", None, key.as_str()),
+        // Nothing about it looks like a secret.
+        ("/etc/motd", Some(0o644), secret),
+        ("/etc/hostname", Some(0o600), secret),
     ];
     for (path, mode, contents) in files {
         for source in sources(contents.as_bytes()) {
@@ -109,7 +112,9 @@ fn hiding_places(secret: &str) -> Vec<Value> {
             "ignition": {"config": {"merge": [{"source": format!("data:,{secret}")}], "replace": {"source": format!("https://h/?t={secret}")}}},
             "passwd": {"users": [{"name": "core", "passwordHash": secret}], "groups": [{"name": "g", "passwordHash": secret}]},
             "systemd": {"units": [{"name": "a.service", "contents": format!("[Service]\nEnvironment=password={secret}\n"),
-                "dropins": [{"name": "b.conf", "contents": format!("token: {secret}")}]}]},
+                "dropins": [{"name": "b.conf", "contents": format!("token: {secret}")}]},
+                {"name": "c.service", "contents": format!("[Service]\nExecStart=/bin/x {secret}\n"),
+                 "dropins": [{"name": "d.conf", "contents": secret}]}]},
         }}}),
         json!({"kind": "MachineConfig", "spec": {"kernelArguments": [format!("password={secret}")]}}),
         json!({"kind": "Secret", "data": {"a": base64}, "stringData": {"b": secret}}),
@@ -118,6 +123,8 @@ fn hiding_places(secret: &str) -> Vec<Value> {
             "proxy": {"httpProxy": format!("http://me:{secret}@proxy")},
             "additionalTrustBundle": STANDARD.encode(&key),
         }}),
+        json!({"kind": "MachineOSConfig", "spec": {"containerFile": [{"content": format!("RUN x {secret}")}]}}),
+        json!({"kind": "Pod", "spec": {"containers": [{"env": [{"name": "A", "value": secret}]}]}}),
         json!({"kind": "ConfigMap", "data": {"x": key, "clientToken": secret}}),
         json!({"kind": "Event", "message": format!("cannot fetch https://u:{secret}@h/x")}),
         json!({"metadata": {"annotations": {OBJECT_COPY_ANNOTATIONS[0]: secret}}}),

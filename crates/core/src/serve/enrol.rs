@@ -12,6 +12,7 @@ use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
 
 use super::files;
+use super::seal::AnnotatedPaths;
 use crate::ignition::Config;
 use crate::ignition::schema::Unit;
 
@@ -81,8 +82,8 @@ pub struct SealingConfig {
     pub url: String,
     /// The CA certificates that machines trust the server with, as PEM.
     pub ca_bundle: String,
-    /// Paths that are sealed because an annotation names them.
-    pub paths: Vec<String>,
+    /// Paths that annotations name.
+    pub paths: AnnotatedPaths,
 }
 
 /// The content of [`INSTRUCTIONS_FILE`].

@@ -86,7 +86,7 @@ pub enum ServeError {
     TokenUseNotRecorded(String),
     /// A secret is in a place that cannot be sealed.
     #[error(
-        "the config cannot be sealed: {0}; Ignition needs it before the machine is enrolled; move it to a separate file"
+        "the config cannot be sealed: {0}; Ignition needs it before the machine is enrolled; move it to a separate file, or let everyone read it with the annotation machinist.dev/public-paths"
     )]
     Unsealable(String),
     /// The certificate request is invalid.

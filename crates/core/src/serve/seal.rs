@@ -1,27 +1,36 @@
 //! Splits a config into what everyone on the network may read, and what only an enrolled machine
 //! gets.
 //!
-//! A file is sealed if its path is named (by an annotation, or because the server puts a secret
-//! there), if it looks like a secret, or if it is not world-readable on the machine either. Units
-//! that look like secrets are sealed with their drop-ins, and so are password hashes. What Ignition
-//! itself needs cannot wait for an enrolment: a config with a secret there is refused, so that it
-//! is never served by mistake.
+//! Everything is sealed, except what a machine needs to reach the server that enrols it: Machinist's own binary
+//! and units, network files and trusted certificates ([`crate::secrets::is_public_file`]), and paths that an
+//! administrator names. No pattern decides what is a secret: a pattern misses some. What Ignition itself needs
+//! cannot wait for an enrolment: a config with a secret there is refused, so that it is never served by
+//! mistake.
 
 use std::collections::BTreeMap;
 
 use super::error::ServeError;
+use super::{enrol, first_boot};
 use crate::api::names::path;
 use crate::ignition::Config;
 use crate::ignition::contents::{self, ContentsError};
 use crate::ignition::schema::{File, PasswdUser, Resource, Unit};
-use crate::secrets::is_secret_file;
+use crate::secrets::{is_public_file, is_secret_file};
 
-/// The annotation on pools and MachineConfigs with additional paths to seal: `/etc/a,/etc/b/*`.
+/// The annotation on pools and MachineConfigs with paths that everyone may read: `/etc/a,/etc/b/*`.
+pub const PUBLIC_PATHS_ANNOTATION: &str = "machinist.dev/public-paths";
+/// The annotation on pools and MachineConfigs with paths to seal although they would be public.
 pub const SEALED_PATHS_ANNOTATION: &str = "machinist.dev/sealed-paths";
 /// Files that the server adds and that hold the whole config or credentials.
 const ALWAYS_SEALED: [&str; 3] = [path::KUBECONFIG, path::SERVED_CONFIG, path::ENCAPSULATED];
+/// The units with which a machine enrols and completes its first boot.
+const PUBLIC_UNITS: [&str; 2] = [enrol::ENROLMENT_UNIT, first_boot::FIRST_BOOT_UNIT];
 /// Larger files are sealed without an inspection.
 const MAX_SCANNED_BYTES: u64 = 16 << 20;
+/// Larger files are not searched for a warning.
+const MAX_WARNED_BYTES: u64 = 1 << 20;
+/// The directory of unit files.
+const UNIT_DIR: &str = "/etc/systemd/system";
 /// A world-readable mode, so that only the text decides.
 const WORLD_READABLE: Option<i64> = Some(0o644);
 
@@ -34,25 +43,50 @@ pub struct SplitConfig {
     pub sealed: Config,
 }
 
-/// The paths in the annotations.
-#[must_use]
-pub fn annotated_paths<'a>(
-    annotations: impl IntoIterator<Item = Option<&'a BTreeMap<String, String>>>,
-) -> Vec<String> {
-    let values =
-        annotations.into_iter().flatten().filter_map(|all| all.get(SEALED_PATHS_ANNOTATION));
-    let paths = values.flat_map(|text| text.split(',')).map(str::trim);
-    let mut paths: Vec<String> = paths.filter(|it| !it.is_empty()).map(str::to_owned).collect();
-    paths.sort();
-    paths.dedup();
-    paths
+/// The paths that annotations name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AnnotatedPaths {
+    /// Everyone may read them.
+    pub public: Vec<String>,
+    /// Nobody may, even if they would be public.
+    pub sealed: Vec<String>,
+}
+
+impl AnnotatedPaths {
+    /// Reads the annotations of a pool and of its MachineConfigs.
+    #[must_use]
+    pub fn from_annotations<'a>(
+        annotations: impl IntoIterator<Item = Option<&'a BTreeMap<String, String>>>,
+    ) -> Self {
+        let mut named = Self::default();
+        for all in annotations.into_iter().flatten() {
+            for (annotation, paths) in [
+                (PUBLIC_PATHS_ANNOTATION, &mut named.public),
+                (SEALED_PATHS_ANNOTATION, &mut named.sealed),
+            ] {
+                let text = all.get(annotation).map(String::as_str).unwrap_or_default();
+                let text = text.split(',').map(str::trim).filter(|path| !path.is_empty());
+                paths.extend(text.map(str::to_owned));
+            }
+        }
+        for paths in [&mut named.public, &mut named.sealed] {
+            paths.sort();
+            paths.dedup();
+        }
+        named
+    }
+
+    /// Whether an administrator allows everyone to read a path.
+    fn allows(&self, path: &str) -> bool {
+        is_named(path, &self.public) && !is_named(path, &self.sealed)
+    }
 }
 
 /// Splits a config.
 ///
 /// # Errors
 /// A secret is in a place that cannot be sealed.
-pub fn split(mut config: Config, named: &[String]) -> Result<SplitConfig, ServeError> {
+pub fn split(mut config: Config, named: &AnnotatedPaths) -> Result<SplitConfig, ServeError> {
     check_needed_by_ignition(&config)?;
     let mut sealed = Config::default();
     sealed.ignition.version.clone_from(&config.ignition.version);
@@ -65,8 +99,16 @@ pub fn split(mut config: Config, named: &[String]) -> Result<SplitConfig, ServeE
         }
     }
     for unit in std::mem::take(&mut config.systemd.units).into_vec() {
-        let half = if is_sealed_unit(&unit, named) { &mut sealed } else { &mut config };
-        half.systemd.units.push(unit);
+        if is_public_unit(&unit, named) {
+            config.systemd.units.push(unit);
+            continue;
+        }
+        // Ignition masks it; an enrolment only writes texts.
+        if unit.mask == Some(true) {
+            let (name, mask) = (unit.name.clone(), unit.mask);
+            config.systemd.units.push(Unit { name, mask, ..Unit::default() });
+        }
+        sealed.systemd.units.push(unit);
     }
     for user in config.passwd.users.iter_mut() {
         if let Some(hash) = user.password_hash.take().filter(|hash| !hash.is_empty()) {
@@ -78,43 +120,57 @@ pub fn split(mut config: Config, named: &[String]) -> Result<SplitConfig, ServeE
     Ok(SplitConfig { public: config, sealed })
 }
 
-fn is_sealed_file(file: &File, named: &[String]) -> Result<bool, ServeError> {
-    let mut all = std::iter::once(&file.contents).chain(file.append.iter());
-    let sealed = is_named(&file.path, named)
-        || ALWAYS_SEALED.contains(&file.path.as_str())
-        || all.any(|contents| is_secret(&file.path, file.mode, contents));
-    if !sealed {
+fn is_sealed_file(file: &File, named: &AnnotatedPaths) -> Result<bool, ServeError> {
+    let path = file.path.as_str();
+    if ALWAYS_SEALED.contains(&path) {
+        return Ok(true);
+    }
+    // Without contents, an entry only sets permissions, which Ignition does.
+    let is_empty = file.contents.source.as_deref().unwrap_or_default().is_empty();
+    if named.allows(path) || (is_empty && file.append.is_empty()) {
         return Ok(false);
     }
-    let cannot = |what: &str| Err(unsealable(format!("storage.files {:?}: {what}", file.path)));
+    let cannot = |what: &str| Err(unsealable(format!("storage.files {path:?}: {what}")));
     if !file.append.is_empty() {
-        return cannot("a secret is appended to the file");
+        return cannot("contents are appended to the file");
     }
     match contents::decode(&file.contents, MAX_SCANNED_BYTES) {
-        Err(ContentsError::Remote { .. }) => cannot("a secret is fetched from a remote URL"),
-        _ => Ok(true),
-    }
-}
-
-/// Contents that cannot be decoded count as a secret.
-fn is_secret(path: &str, mode: Option<i64>, resource: &Resource) -> bool {
-    match contents::decode(resource, MAX_SCANNED_BYTES) {
-        Ok(bytes) => is_secret_file(path, mode, &bytes),
+        // The config holds only the URL, and only Ignition can fetch it.
         Err(ContentsError::Remote { .. }) => {
-            has_credentials(resource) || is_secret_file(path, mode, &[])
+            if has_credentials(&file.contents) || is_secret_file(path, file.mode, &[]) {
+                return cannot("a secret is fetched from a remote URL");
+            }
+            Ok(false)
         }
-        Err(_) => true,
+        Ok(bytes) => Ok(is_named(path, &named.sealed) || !is_public_file(path, file.mode, &bytes)),
+        Err(_) => Ok(true),
     }
 }
 
-fn is_sealed_unit(unit: &Unit, named: &[String]) -> bool {
-    let place = format!("/etc/systemd/system/{}", unit.name);
+/// A unit without any text has nothing to hide, and Ignition masks and disables it.
+fn is_public_unit(unit: &Unit, named: &AnnotatedPaths) -> bool {
+    let path = format!("{UNIT_DIR}/{}", unit.name);
+    let has_text = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
+    PUBLIC_UNITS.contains(&unit.name.as_str())
+        || named.allows(&path)
+        || !(has_text(&unit.contents) || unit.dropins.iter().any(|one| has_text(&one.contents)))
+}
+
+/// The files and units that look like secrets: for a warning where configs are not sealed.
+#[must_use]
+pub fn suspected_secrets(config: &Config) -> Vec<String> {
+    let files = config.storage.files.iter().filter(|file| {
+        let bytes = contents::decode(&file.contents, MAX_WARNED_BYTES).unwrap_or_default();
+        is_secret_file(&file.path, file.mode, &bytes)
+    });
     let looks = |text: &Option<String>| {
-        let text = text.as_deref().unwrap_or_default();
-        is_secret_file(&place, WORLD_READABLE, text.as_bytes())
+        is_secret_file("", WORLD_READABLE, text.as_deref().unwrap_or_default().as_bytes())
     };
-    let dropins = || unit.dropins.iter().any(|dropin| looks(&dropin.contents));
-    is_named(&place, named) || looks(&unit.contents) || dropins()
+    let units = config.systemd.units.iter().filter(|unit| {
+        looks(&unit.contents) || unit.dropins.iter().any(|dropin| looks(&dropin.contents))
+    });
+    let units = units.map(|unit| format!("{UNIT_DIR}/{}", unit.name));
+    files.map(|file| file.path.clone()).chain(units).collect()
 }
 
 /// Whether a path is in the list; a trailing `*` matches everything.
@@ -131,6 +187,13 @@ fn check_needed_by_ignition(config: &Config) -> Result<(), ServeError> {
     let fetched = ignition.config.merge.iter().chain([&ignition.config.replace]);
     if fetched.chain(ignition.security.tls.certificate_authorities.iter()).any(has_credentials) {
         return Err(unsealable("ignition: credentials in httpHeaders or in a URL".to_owned()));
+    }
+    // A config inside the config would be served with all its contents.
+    let inner = ignition.config.merge.iter().chain([&ignition.config.replace]);
+    let is_inline =
+        |one: &Resource| one.source.as_deref().is_some_and(|it| it.starts_with("data:"));
+    if inner.into_iter().any(is_inline) {
+        return Err(unsealable("ignition.config: a config in a data URL".to_owned()));
     }
     let proxies = [&ignition.proxy.http_proxy, &ignition.proxy.https_proxy];
     if proxies.into_iter().flatten().any(|url| url.contains('@')) {
@@ -153,9 +216,13 @@ fn check_needed_by_ignition(config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Whether fetching it needs credentials: a header, or user information in the URL.
+/// Whether fetching it needs credentials: a header, user information in the URL, or a query, which may be a
+/// signature.
 fn has_credentials(resource: &Resource) -> bool {
     let source = resource.source.as_deref().unwrap_or_default();
+    if source.contains("://") && source.contains('?') {
+        return true;
+    }
     let host = source.split_once("://").map_or("", |(_, rest)| rest);
     let host = host.split('/').next().unwrap_or_default();
     !resource.http_headers.is_empty() || host.contains('@')
@@ -169,6 +236,7 @@ fn unsealable(what: String) -> ServeError {
 mod tests {
     use super::*;
     use crate::ignition::parse_and_upgrade;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     fn config(mut rest: Value) -> Config {
@@ -197,13 +265,21 @@ mod tests {
             file("/etc/some", 0o644, "-----BEGIN PRIVATE KEY-----"),
             file("/etc/named/one", 0o644, "x"),
             file("/etc/exact", 0o644, "x"),
+            file("/etc/hostname", 0o644, "n1"),
+            file("/etc/hosts", 0o644, "127.0.0.1 localhost"),
+            file("/etc/NetworkManager/system-connections/wifi", 0o644, "psk=hunter2"),
+            file("/etc/public", 0o644, "x"),
             {"path": "/etc/far", "mode": 0o644, "contents": {"source": "https://example.com/x"}},
         ]);
         let config = config(json!({"storage": {"files": files}}));
-        let named = ["/etc/named/*".to_owned(), "/etc/exact".to_owned()];
+        let named = AnnotatedPaths {
+            public: vec!["/etc/named/*".into(), "/etc/public".into(), "/etc/exact".into()],
+            sealed: vec!["/etc/hosts".into(), "/etc/exact".into()],
+        };
         let halves = split(config, &named).unwrap();
-        assert_eq!(paths(&halves.public), ["/etc/motd", "/etc/far"]);
-        assert_eq!(halves.sealed.storage.files.len(), 8);
+        let public = ["/etc/named/one", "/etc/hostname", "/etc/public", "/etc/far"];
+        assert_eq!(paths(&halves.public), public);
+        assert_eq!(halves.sealed.storage.files.len(), 10);
         assert_eq!(halves.sealed.ignition.version, "3.5.0");
     }
 
@@ -212,18 +288,20 @@ mod tests {
         let config = config(json!({
             "passwd": {"users": [{"name": "core", "passwordHash": "$6$x", "sshAuthorizedKeys": ["k"]}]},
             "systemd": {"units": [
+                {"name": "machinist-firstboot.service", "contents": "[Service]\nExecStart=/bin/true\n"},
+                {"name": "masked.service", "mask": true},
                 {"name": "a.service", "enabled": true, "contents": "[Service]\nExecStart=/bin/true\n"},
                 {"name": "b.service", "contents": "[Service]\nExecStart=/bin/x --password=abc\n"},
                 {"name": "c.service", "dropins": [{"name": "d.conf",
                     "contents": "[Service]\nEnvironment=aws_secret_access_key=x\n"}]},
             ]},
         }));
-        let halves = split(config, &[]).unwrap();
+        let halves = split(config, &AnnotatedPaths::default()).unwrap();
         let names = |config: &Config| -> Vec<String> {
             config.systemd.units.iter().map(|unit| unit.name.clone()).collect()
         };
-        assert_eq!(names(&halves.public), ["a.service"]);
-        assert_eq!(names(&halves.sealed), ["b.service", "c.service"]);
+        assert_eq!(names(&halves.public), ["machinist-firstboot.service", "masked.service"]);
+        assert_eq!(names(&halves.sealed), ["a.service", "b.service", "c.service"]);
         let public = serde_json::to_string(&halves.public).unwrap();
         assert!(public.contains("sshAuthorizedKeys") && !public.contains("$6$x"), "{public}");
         assert_eq!(halves.sealed.passwd.users[0].password_hash.as_deref(), Some("$6$x"));
@@ -258,20 +336,70 @@ mod tests {
                 json!({"storage": {"files": [{"path": "/a", "mode": 0o600,
                 "append": [{"source": "data:,x"}]}]}}),
             ),
+            ("inner config", json!({"ignition": {"config": {"merge": [{"source": "data:,x"}]}}})),
+            (
+                "signed URL",
+                json!({"storage": {"files": [{"path": "/a",
+                "contents": {"source": "https://example.com/x?signature=y"}}]}}),
+            ),
             ("arguments", json!({"kernelArguments": {"shouldExist": ["rd.password=x"]}})),
             ("proxy", json!({"ignition": {"proxy": {"httpProxy": "http://a:b@proxy"}}})),
             ("group", json!({"passwd": {"groups": [{"name": "g", "passwordHash": "x"}]}})),
         ] {
-            let refusal = split(config(rest), &[]).map(drop).unwrap_err();
+            let refusal = split(config(rest), &AnnotatedPaths::default()).map(drop).unwrap_err();
             assert!(matches!(refusal, ServeError::Unsealable(_)), "{name}: {refusal}");
         }
     }
 
     #[test]
     fn paths_are_read_from_annotations() {
-        let of =
-            |text: &str| BTreeMap::from([(SEALED_PATHS_ANNOTATION.to_owned(), text.to_owned())]);
-        let (one, other) = (of(" /a , /b/*,"), of("/a"));
-        assert_eq!(annotated_paths([Some(&one), None, Some(&other)]), ["/a", "/b/*"]);
+        let of = |annotation: &str, text: &str| {
+            BTreeMap::from([(annotation.to_owned(), text.to_owned())])
+        };
+        let one = of(SEALED_PATHS_ANNOTATION, " /a , /b/*,");
+        let other = of(SEALED_PATHS_ANNOTATION, "/a");
+        let public = of(PUBLIC_PATHS_ANNOTATION, "/c");
+        let found =
+            AnnotatedPaths::from_annotations([Some(&one), None, Some(&other), Some(&public)]);
+        assert_eq!(found.sealed, ["/a", "/b/*"]);
+        assert_eq!(found.public, ["/c"]);
+    }
+
+    #[test]
+    fn secrets_are_suspected_where_configs_are_not_sealed() {
+        let config = config(json!({
+            "storage": {"files": [file("/etc/motd", 0o644, "hello"), file("/etc/db", 0o644, "DB_PASSWORD: x")]},
+            "systemd": {"units": [{"name": "a.service", "contents": "[Service]\nEnvironment=API_KEY=x\n"}]},
+        }));
+        assert_eq!(suspected_secrets(&config), ["/etc/db", "/etc/systemd/system/a.service"]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// Whatever a secret looks like and wherever it is, it is not in the public half.
+        #[test]
+        fn no_contents_are_public_unless_they_are_listed(
+            secret in "[a-z]{16}",
+            before in "[A-Za-z_=:\" ]{0,20}",
+            name in "[a-z]{1,8}",
+            mode in prop::sample::select(vec![0o600, 0o644, 0o755]),
+        ) {
+            let text = format!("{before}{secret}");
+            let config = config(json!({
+                "storage": {"files": [file(&format!("/etc/{name}/x"), mode, &text)]},
+                "passwd": {"users": [{"name": "core", "passwordHash": secret}]},
+                "systemd": {"units": [
+                    {"name": format!("{name}.service"), "contents": format!("[Service]\nExecStart=/bin/x {secret}\n")},
+                    {"name": format!("{name}-2.service"), "dropins": [{"name": "a.conf",
+                        "contents": format!("[Service]\nExecStart=/bin/x {secret}\n")}]},
+                ]},
+            }));
+            let halves = split(config, &AnnotatedPaths::default()).unwrap();
+            let public = serde_json::to_string(&halves.public).unwrap();
+            prop_assert!(!public.contains(&secret), "{}", public);
+            prop_assert_eq!(halves.sealed.storage.files.len(), 1);
+            prop_assert_eq!(halves.sealed.systemd.units.len(), 2);
+        }
     }
 }

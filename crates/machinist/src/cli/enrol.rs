@@ -55,6 +55,7 @@ impl EnrolArgs {
                     output::print_progress(&format!("wrote {path}\n"));
                 }
                 if self.root == Path::new("/") {
+                    enrol::relabel(&paths);
                     enrol::start_units(&units)?;
                 }
                 output::print_progress("This machine has its whole config now.\n");

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use machinist_core::ignition::Config;
 use machinist_core::ignition::contents;
 use machinist_core::ignition::schema::{File as IgnitionFile, Unit};
+use machinist_core::ignition::unpacked_size::check_unpacked_sizes;
 use rustix::fs::{
     AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid, fchmod, fchown, fsync, mkdirat, open, openat,
     openat2, renameat, unlinkat,
@@ -81,6 +82,7 @@ impl EnrolRoot {
 
     /// Writes all files, units and passwords of a sealed config.
     pub(super) fn apply(&self, config: &Config) -> Result<WriteReport> {
+        check_unpacked_sizes(config)?;
         let mut written = WriteReport::default();
         for file in config.storage.files.iter() {
             self.write_file(file)?;
@@ -113,14 +115,17 @@ impl EnrolRoot {
             written.paths.push(path);
             Ok(())
         };
-        if let Some(text) = unit.contents.as_deref().filter(|text| !text.is_empty()) {
+        // Ignition has masked it with a link, which must stay.
+        let is_masked = unit.mask == Some(true);
+        let contents = unit.contents.as_deref().filter(|text| !text.is_empty() && !is_masked);
+        if let Some(text) = contents {
             write(format!("{UNIT_DIR}/{}", unit.name), text)?;
         }
         for dropin in unit.dropins.iter() {
             let text = dropin.contents.as_deref().unwrap_or_default();
             write(format!("{UNIT_DIR}/{}.d/{}", unit.name, dropin.name), text)?;
         }
-        if unit.enabled == Some(true) {
+        if unit.enabled == Some(true) && !is_masked {
             written.units.push(unit.name.clone());
         }
         Ok(())

@@ -27,6 +27,8 @@ use server_client::ServerClient;
 
 /// The delay before a retry after a failed request.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
+/// How many paths one command gets.
+const PATHS_PER_COMMAND: usize = 500;
 /// The longest delay that a server may request, in seconds.
 const MAX_RETRY_AFTER: u64 = 60;
 
@@ -170,10 +172,21 @@ fn percent_encode(text: &str) -> String {
     text.bytes().map(escape).collect()
 }
 
-/// Starts the units that were sealed or waited for sealed files, with the systemd of this machine.
+/// Sets the SELinux labels of files, as Ignition does. A machine without SELinux has no such command.
+pub fn relabel(paths: &[String]) {
+    for some in paths.chunks(PATHS_PER_COMMAND) {
+        match std::process::Command::new("restorecon").arg("-F").args(some).status() {
+            Ok(status) if !status.success() => tracing::warn!(%status, "restorecon failed"),
+            _ => {}
+        }
+    }
+}
+
+/// Starts the units that were sealed or waited for sealed files, with the systemd of this machine. A unit that
+/// cannot be enabled does not keep the others from starting.
 ///
 /// # Errors
-/// systemd does not response.
+/// systemd does not respond.
 pub fn start_units(units: &[String]) -> Result<()> {
     let systemctl = |arguments: &[&str]| -> Result<()> {
         let status = std::process::Command::new("systemctl").args(arguments).status();
@@ -185,10 +198,16 @@ pub fn start_units(units: &[String]) -> Result<()> {
     if !units.is_empty() {
         systemctl(&["daemon-reload"])?;
     }
+    let warn = |error: anyhow::Error, unit: &str| {
+        tracing::warn!(error = format!("{error:#}"), unit, "cannot start a unit of the config");
+    };
+    // All are enabled before the first starts: they may require each other.
     for unit in units {
-        systemctl(&["enable", unit])?;
+        systemctl(&["enable", unit]).unwrap_or_else(|error| warn(error, unit));
+    }
+    for unit in units {
         // --no-block: the unit may be ordered after this one.
-        systemctl(&["start", "--no-block", unit])?;
+        systemctl(&["start", "--no-block", unit]).unwrap_or_else(|error| warn(error, unit));
     }
     // systemd skipped this unit if an earlier attempt failed, because its input did not exist then.
     if Path::new("/etc/systemd/system").join(first_boot::FIRST_BOOT_UNIT).exists() {

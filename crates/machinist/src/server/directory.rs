@@ -10,7 +10,8 @@ use std::sync::Arc;
 use machinist_core::api::names::object;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use machinist_core::serve::etcd_index::is_control_plane;
-use machinist_core::serve::{ServeError, ServeMode, kubeconfig, seal, select_config};
+use machinist_core::serve::seal::AnnotatedPaths;
+use machinist_core::serve::{ServeError, ServeMode, kubeconfig, select_config};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
@@ -121,7 +122,8 @@ impl ManifestDirectory {
                 other => other?,
             };
         let annotations = [&pool.metadata, &machine_config.metadata];
-        let paths = seal::annotated_paths(annotations.map(|meta| meta.annotations.as_ref()));
+        let annotations = annotations.map(|meta| meta.annotations.as_ref());
+        let paths = AnnotatedPaths::from_annotations(annotations);
         let sealing = self.enrolment.as_ref().map(|it| it.sealing(name.to_owned(), paths));
         let inputs = ResponseInputs {
             machine_config: Arc::new(machine_config),

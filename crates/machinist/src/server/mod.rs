@@ -36,6 +36,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use kube::Client;
 use machinist_core::serve::enrol::SealingConfig;
+use machinist_core::serve::seal::AnnotatedPaths;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -123,7 +124,7 @@ pub struct EnrolmentOptions {
 }
 
 impl EnrolmentOptions {
-    fn sealing(&self, pool: String, paths: Vec<String>) -> SealingConfig {
+    fn sealing(&self, pool: String, paths: AnnotatedPaths) -> SealingConfig {
         let file = self.ca_file.as_deref();
         // A file that is being replaced is read the next time.
         let read = file.and_then(|file| std::fs::read_to_string(file).ok());

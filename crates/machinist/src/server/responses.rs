@@ -12,11 +12,11 @@ use http::HeaderValue;
 use kube::Resource;
 use machinist_core::api::{ControllerConfig, MachineConfig};
 use machinist_core::hex::hex;
-use machinist_core::ignition::IgnitionVersion;
+use machinist_core::ignition::{IgnitionVersion, parse_and_upgrade};
 use machinist_core::serve::enrol::SealingConfig;
 use machinist_core::serve::first_boot::FirstBootConfig;
 use machinist_core::serve::{
-    ConfigHalf, ConfigRequest, ServeError, ServeInputs, ServeMode, assemble,
+    ConfigHalf, ConfigRequest, ServeError, ServeInputs, ServeMode, assemble, seal,
 };
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
@@ -71,6 +71,22 @@ impl ResponseInputs {
             sealing: self.sealing.as_deref(),
             first_boot: self.first_boot.as_ref(),
         }
+    }
+}
+
+/// Warns if a config that is not sealed contains what looks like secrets. It misses some: only sealing protects.
+fn warn_about_secrets(inputs: &ResponseInputs) {
+    let raw = inputs.machine_config.spec.config.as_ref();
+    let (None, Some(raw)) = (&inputs.sealing, raw) else { return };
+    let Ok((config, _)) = parse_and_upgrade(raw) else { return };
+    let paths = seal::suspected_secrets(&config);
+    if !paths.is_empty() {
+        let config = inputs.machine_config.metadata.name.as_deref().unwrap_or_default();
+        tracing::warn!(
+            config,
+            paths = paths.join(" "),
+            "whoever may request this config can read what looks like secrets: seal configs"
+        );
     }
 }
 
@@ -141,6 +157,7 @@ impl fmt::Debug for PoolResponses {
 
 impl PoolResponses {
     pub(super) fn new(inputs: ResponseInputs) -> Self {
+        warn_about_secrets(&inputs);
         Self {
             inputs,
             plain: Default::default(),

@@ -14,8 +14,9 @@ use machinist_core::api::{
     ControllerConfig, MachineConfig, MachineConfigPool, MachineOSBuild, MachineOSConfig,
 };
 use machinist_core::serve::enrol::SealingConfig;
+use machinist_core::serve::seal::AnnotatedPaths;
 use machinist_core::serve::{
-    ConfigHalf, ConfigRequest, ServeError, ServeMode, kubeconfig, seal, select_config,
+    ConfigHalf, ConfigRequest, ServeError, ServeMode, kubeconfig, select_config,
 };
 use parking_lot::RwLock;
 use tokio::task::JoinSet;
@@ -202,7 +203,7 @@ impl ServerState {
         })
     }
 
-    /// How the config of a pool is sealed. Annotations of its MachineConfigs mark further files as secret.
+    /// How the config of a pool is sealed. Annotations of its MachineConfigs name paths that everyone may read.
     fn sealing(&self, pool: &MachineConfigPool, config: &str) -> Option<SealingConfig> {
         let enrolment = self.options.enrolment.as_ref()?;
         let configurations = [pool.spec.configuration.as_ref()]
@@ -213,7 +214,8 @@ impl ServerState {
         let configs: Vec<Arc<MachineConfig>> =
             sources.chain([config]).filter_map(|name| self.configs.get(name)).collect();
         let all = configs.iter().map(|config| config.metadata.annotations.as_ref());
-        let paths = seal::annotated_paths(all.chain([pool.metadata.annotations.as_ref()]));
+        let all = all.chain([pool.metadata.annotations.as_ref()]);
+        let paths = AnnotatedPaths::from_annotations(all);
         let pool = pool.metadata.name.clone().unwrap_or_default();
         Some(enrolment.sealing(pool, paths))
     }

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::{Value, json};
 
 use crate::server::fixture::{
-    ConfigServerProcess, IGNITION, MASTER, ServerFixture, TlsClient, request_tls,
+    ConfigServerProcess, IGNITION, MASTER, ServerFixture, TlsClient, paths, request_tls,
 };
 
 const SECRET: &str = "swordfish";
@@ -25,15 +25,30 @@ fn sealed_site() -> ServerFixture {
                 file("/etc/closed", 0o600, SECRET),
                 file("/etc/named", 0o644, SECRET),
                 file("/var/lib/kubelet/config.json", 0o644, SECRET),
+                file("/etc/plain", 0o644, SECRET),
+                file("/etc/db.yaml", 0o644, &format!("DB_PASSWORD:%20{SECRET}")),
+                file("/etc/default/app", 0o644, &format!("API_KEY={SECRET}")),
+                file("/etc/app.json", 0o644, &format!("%7B%22password%22:%20%22{SECRET}%22%7D")),
+                file("/etc/NetworkManager/system-connections/wifi", 0o644, &format!("psk={SECRET}")),
+                file("/etc/hostname", 0o644, "m1"),
             ]},
-            "systemd": {"units": [{"name": "x.service", "contents": text}]},
+            "systemd": {"units": [
+                {"name": "x.service", "contents": text},
+                {"name": "y.service", "contents": format!("[Service]\nEnvironment=GITHUB_TOKEN={SECRET}\n")},
+                {"name": "z.service", "dropins": [{"name": "a.conf",
+                    "contents": format!("[Service]\nExecStart=/bin/z {SECRET}\n")}]},
+                {"name": "masked.service", "mask": true},
+            ]},
         }),
     );
     site.object(
         "machine-pools/master",
         "MachineConfigPool",
         &json!({
-            "metadata": {"annotations": {"machinist.dev/sealed-paths": "/etc/named"}},
+            "metadata": {"annotations": {
+                "machinist.dev/public-paths": "/etc/open,/etc/named",
+                "machinist.dev/sealed-paths": "/etc/named",
+            }},
             "spec": {}, "status": {"configuration": {"name": "rendered-master-1"}},
         }),
     );
@@ -78,6 +93,13 @@ fn a_machine_gets_its_secrets_with_its_key() {
     }
     let open = server.get(MASTER, &format!("{IGNITION};version=3.5.0")).json();
     assert!(open.to_string().contains("machinist-enrol.service"), "{open}");
+    // What a machine needs to get there, what an administrator allows, and nothing else.
+    let files =
+        ["/etc/open", "/etc/hostname", "/etc/machinist/enrol.json", "/etc/machinist/enrol-ca.crt"];
+    assert_eq!(paths(&open), files);
+    let units = open["systemd"]["units"].as_array().unwrap();
+    let units: Vec<_> = units.iter().map(|unit| unit["name"].as_str().unwrap()).collect();
+    assert_eq!(units, ["masked.service", "machinist-enrol.service"]);
     let root = site.path("root");
     ignite(&root, &open, &server);
     assert!(root.join("etc/open").exists() && !root.join("etc/closed").exists());
@@ -98,6 +120,13 @@ fn a_machine_gets_its_secrets_with_its_key() {
         "etc/kubernetes/kubeconfig",
         "var/lib/kubelet/config.json",
         "etc/systemd/system/x.service",
+        "etc/systemd/system/y.service",
+        "etc/systemd/system/z.service.d/a.conf",
+        "etc/plain",
+        "etc/db.yaml",
+        "etc/default/app",
+        "etc/app.json",
+        "etc/NetworkManager/system-connections/wifi",
     ] {
         assert!(fs::read_to_string(root.join(path)).unwrap().contains(SECRET), "{path}");
     }
@@ -156,4 +185,17 @@ fn a_secret_that_cannot_be_sealed_is_not_served_at_all() {
     assert_eq!((response.status, response.body.len()), (500, 0));
     let line = server.wait_for("cannot be sealed");
     assert!(line.contains("storage.luks") && !line.contains(SECRET), "{line}");
+}
+
+/// Patterns protect nothing, but they warn people who serve configs to everyone.
+#[test]
+fn a_server_without_sealing_warns_about_secrets() {
+    let site = sealed_site();
+    let server = site.serve(&[]);
+    assert_eq!(server.get(MASTER, &format!("{IGNITION};version=3.5.0")).status, 200);
+    let line = server.wait_for("looks like secrets");
+    for path in ["/etc/closed", "/etc/db.yaml", "/etc/default/app", "/etc/app.json", "y.service"] {
+        assert!(line.contains(path), "{path}: {line}");
+    }
+    assert!(!line.contains(SECRET) && !line.contains("/etc/open"), "{line}");
 }

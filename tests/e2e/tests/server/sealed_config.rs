@@ -21,7 +21,7 @@ fn a_machine_of_a_hub_enrols_and_gets_its_secrets() {
     let (address, machinist) = (hub.address.clone(), |arguments: &[&str]| hub.machinist(arguments));
     let mut config = machine_config("50-greeting", "hello");
     config["metadata"]["labels"] = json!({"machineconfiguration.openshift.io/role": "worker"});
-    config["metadata"]["annotations"] = json!({"machinist.dev/sealed-paths": "/etc/named"});
+    config["metadata"]["annotations"] = json!({"machinist.dev/public-paths": "/etc/greeting"});
     config["spec"]["config"]["storage"]["files"].as_array_mut().unwrap().extend([
         json!({"path": "/etc/closed", "mode": 0o600, "overwrite": true,
             "contents": {"source": format!("data:,{SECRET}")}}),
