@@ -169,7 +169,7 @@ async fn a_flood_of_requests_does_not_block_enrolment() {
     assert_eq!(flood.enrol(&first), 202);
     let machine = key();
     assert_eq!(EnrolClient::connect(&hub, Ipv4Addr::new(127, 0, 2, 1)).enrol(&machine), 202);
-    // Many addresses fill the list; then the oldest request makes room.
+    // Many addresses fill the list; then the oldest request is dropped.
     let addresses = MAX_PENDING / MAX_PENDING_PER_ADDRESS;
     for host in 0..u8::try_from(addresses).unwrap() {
         let mut flood = EnrolClient::connect(&hub, Ipv4Addr::new(127, 0, 3, host + 1));

@@ -1,8 +1,7 @@
 //! Accepts connections, with limits against clients that only hold them open.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +9,12 @@ use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::connections::{ConnectionGuard, ConnectionLimits, Connections};
 use super::routes::Routes;
 
 /// The timeout of a TLS handshake. It is long enough for thousands at once.
@@ -29,8 +27,9 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_CONNECTION_AGE: Duration = Duration::from_secs(600);
 /// How long responses in progress may continue after a stop signal.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
-/// The maximum number of connections to a port.
-const MAX_CONNECTIONS: usize = 20_000;
+/// The limits of a port. An address is limited to its fair share only while the port is busy.
+pub(super) const CONNECTION_LIMITS: ConnectionLimits =
+    ConnectionLimits { total: 20_000, busy: 10_000, fair_share: 256, per_address: None };
 /// The maximum size of the head of a request.
 const MAX_HEADER_SIZE: usize = 16 * 1024;
 
@@ -51,62 +50,20 @@ pub(super) struct Peer {
     pub certificate: Option<Arc<[u8]>>,
 }
 
-/// The number of connections per address. A clone shares the counts.
-#[derive(Debug, Clone, Default)]
-struct ConnectionCounts(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-impl ConnectionCounts {
-    /// Counts one more connection of an address, unless it has `max` already. Dropping the permit ends the count.
-    fn acquire(&self, address: IpAddr, max: usize) -> Option<ConnectionPermit> {
-        let address = address.to_canonical();
-        let mut all = self.0.lock();
-        let count = all.entry(address).or_default();
-        if *count >= max {
-            return None;
-        }
-        *count += 1;
-        Some(ConnectionPermit { all: self.clone(), address })
-    }
-}
-
-/// A counted connection.
-#[derive(Debug)]
-struct ConnectionPermit {
-    all: ConnectionCounts,
-    address: IpAddr,
-}
-
-impl Drop for ConnectionPermit {
-    fn drop(&mut self) {
-        let mut all = self.all.0.lock();
-        if let Some(count) = all.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                all.remove(&self.address);
-            }
-        }
-    }
-}
-
-/// Serves a port until `stop`, then finishes responses in progress. `max_per_address` limits connections.
+/// Serves a port until `stop`, then finishes responses in progress.
 pub(super) async fn run(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
     routes: Arc<Routes>,
-    max_per_address: Option<usize>,
+    limits: ConnectionLimits,
     stop: CancellationToken,
 ) {
-    let connections = ConnectionCounts::default();
-    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let connections = Connections::new(limits);
     let graceful = GracefulShutdown::new();
     loop {
-        let accept = async {
-            let slot = Arc::clone(&slots).acquire_owned().await;
-            (slot, listener.accept().await)
-        };
-        let (slot, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = accept => accepted,
+            accepted = listener.accept() => accepted,
         };
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
@@ -116,19 +73,22 @@ pub(super) async fn run(
                 continue;
             }
         };
-        let counted = match max_per_address.map(|max| connections.acquire(address.ip(), max)) {
-            Some(None) => {
-                tracing::debug!(%address, "too many connections from this address");
-                continue;
-            }
-            counted => counted.flatten(),
+        let Some(place) = connections.admit(address.ip()) else {
+            tracing::debug!(%address, "too many connections");
+            continue;
         };
-        let limit = tls_buffer_size(MAX_CONNECTIONS - slots.available_permits());
+        let limit = tls_buffer_size(connections.count());
         let acceptor = acceptor.clone().map(|acceptor| (acceptor, limit));
         let (routes, watcher) = (Arc::clone(&routes), graceful.watcher());
+        let place = Arc::new(place);
         tokio::spawn(async move {
-            serve_connection(stream, address, acceptor, routes, watcher).await;
-            drop((slot, counted));
+            let serve = serve_connection(stream, address, acceptor, routes, watcher, &place);
+            tokio::select! {
+                () = serve => {}
+                () = place.evicted() => {
+                    tracing::debug!(%address, "idle connection closed for another one");
+                }
+            }
         });
     }
     drop(listener);
@@ -142,15 +102,18 @@ async fn serve_connection(
     acceptor: Option<(TlsAcceptor, usize)>,
     routes: Arc<Routes>,
     watcher: Watcher,
+    place: &Arc<ConnectionGuard>,
 ) {
     let _ = stream.set_nodelay(true);
     // Boxed: with thousands of connections, those without TLS must not reserve memory for it.
     match acceptor {
         None => {
             let peer = Peer { address, is_secure: false, certificate: None };
-            Box::pin(serve_http(stream, peer, routes, watcher)).await;
+            Box::pin(serve_http(stream, peer, routes, watcher, place)).await;
         }
-        Some(acceptor) => Box::pin(serve_tls(stream, address, acceptor, routes, watcher)).await,
+        Some(acceptor) => {
+            Box::pin(serve_tls(stream, address, acceptor, routes, watcher, place)).await;
+        }
     }
 }
 
@@ -160,6 +123,7 @@ async fn serve_tls(
     (acceptor, limit): (TlsAcceptor, usize),
     routes: Arc<Routes>,
     watcher: Watcher,
+    place: &Arc<ConnectionGuard>,
 ) {
     let handshake = acceptor.accept_with(stream, |session| session.set_buffer_limit(Some(limit)));
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
@@ -167,21 +131,33 @@ async fn serve_tls(
             let first = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
             let certificate = first.map(|der| Arc::from(der.as_ref()));
             let peer = Peer { address, is_secure: true, certificate };
-            Box::pin(serve_http(stream, peer, routes, watcher)).await;
+            Box::pin(serve_http(stream, peer, routes, watcher, place)).await;
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
         Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
     }
 }
 
-async fn serve_http<S>(stream: S, peer: Peer, routes: Arc<Routes>, watcher: Watcher)
-where
+async fn serve_http<S>(
+    stream: S,
+    peer: Peer,
+    routes: Arc<Routes>,
+    watcher: Watcher,
+    place: &Arc<ConnectionGuard>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let address = peer.address;
+    let place = Arc::clone(place);
     let service = service_fn(move |request: http::Request<hyper::body::Incoming>| {
         let (routes, peer) = (Arc::clone(&routes), peer.clone());
-        async move { Ok::<_, Infallible>(routes.handle(request, &peer).await) }
+        let working = place.begin_request();
+        async move {
+            let response = routes.handle(request, &peer).await;
+            // A client that reads its response slowly may be closed for another, like an idle one.
+            drop(working);
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut builder = Builder::new();
     builder
@@ -197,21 +173,66 @@ where
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpSocket;
+
+    use super::super::access::AccessControl;
+    use super::super::{AccessOptions, ConfigSource, ManifestDirectory, ServerMetrics};
     use super::*;
 
-    #[test]
-    fn connections_of_an_address_are_counted() {
-        let all = ConnectionCounts::default();
-        let (one, other): (IpAddr, IpAddr) =
-            ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
-        let first = all.acquire(one, 2).unwrap();
-        let second = all.acquire("::ffff:10.0.0.1".parse().unwrap(), 2).unwrap();
-        assert!(all.acquire(one, 2).is_none());
-        assert!(all.acquire(other, 2).is_some());
-        drop(first);
-        assert!(all.acquire(one, 2).is_some());
-        drop(second);
-        assert!(all.0.lock().is_empty());
+    /// A server with few places.
+    async fn serve(limits: ConnectionLimits) -> (SocketAddr, CancellationToken) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let directory = ManifestDirectory::new("/".into(), "/".into(), Vec::new(), false);
+        let source = ConfigSource::Directory(Arc::new(directory));
+        let access = AccessControl::new(AccessOptions::default(), None);
+        let routes = Routes::new(source, access, 404, ServerMetrics::default(), None);
+        let stop = CancellationToken::new();
+        tokio::spawn(run(listener, None, Arc::new(routes), limits, stop.clone()));
+        (address, stop)
+    }
+
+    async fn connect(server: SocketAddr, last: u8) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into()).unwrap();
+        socket.connect(server).await.unwrap()
+    }
+
+    /// The status of a request; `None` if the server closed the connection.
+    async fn request(stream: &mut TcpStream) -> Option<String> {
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.ok()?;
+        let mut buffer = [0; 1024];
+        let count = stream.read(&mut buffer).await.ok().filter(|count| *count > 0)?;
+        let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+        text.split(' ').nth(1).map(str::to_owned)
+    }
+
+    #[tokio::test]
+    async fn idle_connections_of_one_address_do_not_keep_others_out() {
+        let limits = ConnectionLimits { total: 8, busy: 5, fair_share: 2, per_address: None };
+        let (server, stop) = serve(limits).await;
+        let mut greedy = Vec::new();
+        for _ in 0..20 {
+            let mut stream = connect(server, 1).await;
+            if request(&mut stream).await.is_some() {
+                greedy.push(stream);
+            }
+        }
+        assert_eq!(greedy.len(), 5);
+        // More clients than places, and each is served.
+        let mut others = Vec::new();
+        for last in 2..12 {
+            let mut stream = connect(server, last).await;
+            assert_eq!(request(&mut stream).await.as_deref(), Some("200"), "127.0.0.{last}");
+            others.push(stream);
+        }
+        // Those of the greedy address were closed first.
+        assert!(request(&mut greedy[0]).await.is_none());
+        stop.cancel();
     }
 }

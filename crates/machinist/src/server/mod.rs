@@ -13,6 +13,7 @@
 
 mod access;
 mod binary;
+mod connections;
 mod directory;
 mod enrol;
 mod http_response;
@@ -45,6 +46,7 @@ use crate::metrics::MetricsEndpoint;
 use access::AccessControl;
 pub use access::AccessOptions;
 pub use binary::ServedBinary;
+use connections::ConnectionLimits;
 pub use directory::ManifestDirectory;
 use enrol::EnrolmentRegistrar;
 pub use metrics::ServerMetrics;
@@ -259,23 +261,20 @@ async fn serve(
     let routes = Arc::new(routes);
     let (mut serving, mut background) = (JoinSet::new(), JoinSet::new());
     let mut listening = ListenAddresses::default();
-    let max_connections = listen.access.max_connections;
+    let limits = ConnectionLimits {
+        per_address: listen.access.max_connections,
+        ..listen::CONNECTION_LIMITS
+    };
     if let Some(address) = &listen.secure {
         let listener = sockets::listen(address, "--secure-port").await?;
         listening.secure = Some(listener.local_addr()?);
         let (routes, stop) = (Arc::clone(&routes), stop.clone());
-        serving.spawn(listen::run(listener, Some(acceptor), routes, max_connections, stop));
+        serving.spawn(listen::run(listener, Some(acceptor), routes, limits, stop));
     }
     if let Some(address) = &listen.insecure {
         let listener = sockets::listen(address, "--insecure-port").await?;
         listening.insecure = Some(listener.local_addr()?);
-        serving.spawn(listen::run(
-            listener,
-            None,
-            Arc::clone(&routes),
-            max_connections,
-            stop.clone(),
-        ));
+        serving.spawn(listen::run(listener, None, Arc::clone(&routes), limits, stop.clone()));
     }
     if let Some(address) = &listen.metrics_listen {
         let listener = sockets::listen(address, "--metrics-listen").await?;
