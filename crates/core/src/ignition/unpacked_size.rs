@@ -120,15 +120,14 @@ mod tests {
 
     #[test]
     fn files_and_configs_have_limits() {
-        let cases: [(&[usize], Option<(&str, u64)>); 6] = [
-            (&[], None),
+        for (sizes, expected) in [
+            (&[][..], None),
             (&[10, 10, 5], None),
             (&[10, 11], Some(("/1", 10))),
             (&[11], Some(("/0", 10))),
             (&[10, 10, 6], Some(("/2", 25))),
             (&[10, 10, 5, 0, 1], Some(("/4", 25))),
-        ];
-        for (sizes, expected) in cases {
+        ] {
             let found = check(&config(sizes), UnpackBudget::new(10, 25));
             let found = found.as_ref().err().map(|error| (error.path.as_str(), error.limit));
             assert_eq!(found, expected, "{sizes:?}");
