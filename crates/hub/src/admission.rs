@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::kind_registry::ResourceKind;
 use crate::object::{self, ObjectPart};
+use crate::object_limits::{MAX_FINDINGS, shorten};
 use crate::request::FieldValidation;
 use crate::schema::{self, Schema};
 use crate::status::ApiError;
@@ -143,7 +144,8 @@ fn collect_dropped_fields(path: &str, sent: &Value, kept: &Value, found: &mut Ve
                     Some(other) => collect_dropped_fields(&place, value, other, found),
                     // Typed encoding omits empty fields; dropping those loses nothing.
                     None if is_empty(value) => {}
-                    None => found.push(place),
+                    None if found.len() >= MAX_FINDINGS => return,
+                    None => found.push(shorten(&place)),
                 }
             }
         }
@@ -196,8 +198,8 @@ fn prune_metadata(kind: &ResourceKind, object: &mut Value) -> Result<Vec<String>
     let mut unknown = Vec::new();
     fields.retain(|key, value| {
         let known = METADATA_FIELDS.contains(&key.as_str());
-        if !known {
-            unknown.push(format!("metadata.{key}"));
+        if !known && unknown.len() < MAX_FINDINGS {
+            unknown.push(shorten(&format!("metadata.{key}")));
         }
         let droppable = matches!(
             key.as_str(),

@@ -24,6 +24,7 @@ pub mod kind_registry;
 pub mod metrics;
 pub mod name_validation;
 pub mod object;
+pub mod object_limits;
 pub mod openapi;
 pub mod patch;
 pub mod random;

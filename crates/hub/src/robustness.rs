@@ -11,6 +11,8 @@
 //! {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 //! ```
 
+mod patches;
+
 use std::cell::RefCell;
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ use crate::auth::authorizer::{PolicyRule, READ_VERBS, ResourceNames};
 use crate::auth::{NODE_GROUP, UserInfo, VIEWER_GROUP};
 use crate::store::{Store, StoreOptions};
 use crate::{Hub, HubConfig};
+
+pub use patches::patch_sequence;
 
 /// After this many requests a new hub is started, so that stored objects do not pile up.
 const REQUESTS_PER_HUB: usize = 2000;

@@ -19,6 +19,7 @@ use crate::hub::{Hub, HubInner, OpenApiCache, new_server_metadata};
 use crate::kind_registry::KindRegistry;
 use crate::metrics::HubMetrics;
 use crate::object;
+use crate::object_limits::{MAX_DEPTH, measure};
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
 use crate::{built_in, event_ttl, garbage_collector, signer};
 
@@ -193,6 +194,10 @@ fn build_registry(crds: &[Value]) -> Result<KindRegistry, StartError> {
         registry.add(kind);
     }
     for crd in crds {
+        measure(crd, MAX_DEPTH).map_err(|error| StartError::InvalidDefinition {
+            name: object::metadata_str(crd, "name").to_owned(),
+            reason: format!("it is {error}"),
+        })?;
         let kinds = built_in::from_crd(crd);
         if kinds.is_empty() {
             return Err(StartError::InvalidDefinition {

@@ -11,7 +11,9 @@
 #![allow(clippy::needless_pass_by_value, reason = "tests read better without borrows")]
 #![allow(unreachable_pub, reason = "a module of a test binary is not reachable from outside")]
 
+mod fuzz_patches;
 mod fuzz_requests;
+mod hostile_objects;
 mod pure;
 mod pure_discovery;
 mod pure_patch;

@@ -15,10 +15,11 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::object_limits::{MAX_DEPTH, MAX_FINDINGS, MAX_KEY_BYTES, MAX_OBJECT_BYTES, shorten};
 use crate::status::ApiError;
 
 /// The largest accepted body.
-pub(crate) const MAX_BODY_BYTES: usize = 3 * 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = MAX_OBJECT_BYTES;
 /// A body must arrive within this time.
 const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -176,7 +177,11 @@ fn decode_yaml(body: &[u8]) -> Result<DecodedObject, DecodeError> {
     let mut options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
     // Manifests rarely use aliases; "billion laughs" documents consist of them.
     options.alias_limits.max_total_replayed_events = 50_000;
-    let mut value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    let mut state = DecodeState::default();
+    let decoded = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
+        ValueSeed(&mut state).deserialize(yaml)
+    });
+    let mut value = decoded.map_err(|error| {
         let text = error.to_string();
         DecodeError::Yaml(text.lines().next().unwrap_or_default().to_owned())
     })?;
@@ -212,15 +217,36 @@ struct DecodeState {
 }
 
 impl DecodeState {
+    /// Ends the recursion of the decoder at the depth that objects may have.
+    fn check_depth<E: serde::de::Error>(&self) -> Result<(), E> {
+        if self.path.len() < MAX_DEPTH {
+            return Ok(());
+        }
+        let place =
+            self.path.iter().take(5).map(|part| shorten(part)).collect::<Vec<_>>().join(".");
+        Err(E::custom(format!(
+            "it is nested deeper than {MAX_DEPTH} levels below {place:?}: flatten it"
+        )))
+    }
+
+    fn record_duplicate(&mut self) {
+        if self.duplicates.len() < MAX_FINDINGS {
+            self.duplicates.push(self.current_path());
+        }
+    }
+
     fn current_path(&self) -> String {
         let mut name = String::new();
         for part in &self.path {
+            if shorten(&name) != name {
+                break;
+            }
             if !part.starts_with('[') && !name.is_empty() {
                 name.push('.');
             }
             name.push_str(part);
         }
-        name
+        shorten(&name)
     }
 }
 
@@ -270,6 +296,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        self.0.check_depth()?;
         let mut list = Vec::new();
         loop {
             self.0.path.push(format!("[{}]", list.len()));
@@ -283,12 +310,19 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        self.0.check_depth()?;
         let mut map = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
+            if key.len() > MAX_KEY_BYTES {
+                return Err(serde::de::Error::custom(format!(
+                    "the field name {:?} has {} bytes, more than {MAX_KEY_BYTES}: shorten it",
+                    shorten(&key),
+                    key.len()
+                )));
+            }
             self.0.path.push(key.clone());
             if map.contains_key(&key) {
-                let name = self.0.current_path();
-                self.0.duplicates.push(name);
+                self.0.record_duplicate();
             }
             let value = fields.next_value_seed(ValueSeed(self.0))?;
             self.0.path.pop();

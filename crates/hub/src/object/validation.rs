@@ -6,6 +6,7 @@ use crate::kind_registry::ResourceKind;
 use crate::name_validation::{
     validate_dns_label, validate_label_value, validate_qualified_name, validate_subdomain,
 };
+use crate::object_limits::MAX_FINDINGS;
 use crate::schema::FieldError;
 
 /// The syntax of a kind's object names.
@@ -36,6 +37,9 @@ pub fn validate_metadata(kind: &ResourceKind, object: &Value) -> Vec<FieldError>
     validate_annotations(&metadata["annotations"], &mut errors);
     validate_owner_references(&metadata["ownerReferences"], &mut errors);
     for finalizer in metadata["finalizers"].as_array().into_iter().flatten() {
+        if errors.len() >= MAX_FINDINGS {
+            break;
+        }
         let text = finalizer.as_str().unwrap_or_default();
         for fault in validate_qualified_name(text) {
             errors.push(FieldError::invalid("metadata.finalizers", text, fault));
@@ -61,6 +65,9 @@ fn validate_name(kind: &ResourceKind, metadata: &Value, errors: &mut Vec<FieldEr
 
 fn validate_labels(labels: &Value, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.as_object().into_iter().flatten() {
+        if errors.len() >= MAX_FINDINGS {
+            break;
+        }
         for fault in validate_qualified_name(key) {
             errors.push(FieldError::invalid("metadata.labels", key.as_str(), fault));
         }
@@ -74,6 +81,9 @@ fn validate_labels(labels: &Value, errors: &mut Vec<FieldError>) {
 fn validate_annotations(annotations: &Value, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
+        if errors.len() >= MAX_FINDINGS {
+            break;
+        }
         size += key.len() + value.as_str().map_or(0, str::len);
         // Annotation keys may have capitals in their prefix.
         for fault in validate_qualified_name(&key.to_ascii_lowercase()) {
@@ -90,6 +100,9 @@ fn validate_owner_references(owners: &Value, errors: &mut Vec<FieldError>) {
     // kube-apiserver does not say which of the references is wrong.
     let place = "metadata.ownerReferences";
     for owner in owners.as_array().into_iter().flatten() {
+        if errors.len() >= MAX_FINDINGS {
+            break;
+        }
         let empty = |field: &str| owner[field].as_str().unwrap_or_default().is_empty();
         if empty("apiVersion") {
             let text = "version must not be empty";

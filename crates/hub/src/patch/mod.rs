@@ -14,6 +14,7 @@ use serde_json::Value;
 
 pub use merge_rules::{ListMerge, StrategicRules, strategic_rules};
 
+use crate::object_limits::{MAX_DEPTH, MAX_OBJECT_BYTES, TooDeep, encoded_bytes, measure};
 use crate::schema::FieldError;
 use crate::status::ApiError;
 
@@ -54,9 +55,12 @@ pub enum PatchError {
     /// kube-apiserver do.
     #[error("{0}")]
     DoesNotApply(String),
-    /// The patch has too many operations or copies too much: 413.
+    /// The patch has too many operations or copies too much, or its result is too large: 413.
     #[error("{0}")]
     TooLarge(String),
+    /// The result is nested too deep: 422.
+    #[error("{0}")]
+    TooDeep(String),
     /// kube-apiserver fails on this patch: 500 without a reason.
     #[error("{0}")]
     Failed(String),
@@ -83,6 +87,10 @@ impl PatchError {
                 message: format!("Request entity too large: {message}"),
                 details: None,
             },
+            Self::TooDeep(message) => {
+                let error = FieldError::forbidden("patch", message.clone());
+                ApiError::invalid_options("", "", "", vec![error])
+            }
             Self::Failed(message) => {
                 ApiError { code: 500, reason: "", message: message.clone(), details: None }
             }
@@ -103,12 +111,22 @@ pub fn apply(
     patch: &Value,
     rules: Option<&StrategicRules>,
 ) -> Result<Value, PatchError> {
-    match (kind, rules) {
+    let patched = match (kind, rules) {
         (PatchKind::Json, _) => json::apply(target, patch),
+        // These two put nothing deeper than it is in the patch or in the target.
         (PatchKind::Merge, _) => merge::apply(target, patch),
         (PatchKind::Strategic, Some(rules)) => strategic::apply(target, patch, rules),
         (PatchKind::Strategic, None) | (PatchKind::Apply, _) => Err(PatchError::Unsupported),
+    }?;
+    measure(&patched, MAX_DEPTH).map_err(|error| too_deep(&error))?;
+    if encoded_bytes(&patched) > MAX_OBJECT_BYTES {
+        return Err(PatchError::TooLarge(format!("limit is {MAX_OBJECT_BYTES}")));
     }
+    Ok(patched)
+}
+
+fn too_deep(error: &TooDeep) -> PatchError {
+    PatchError::TooDeep(format!("the patched object is {error}"))
 }
 
 /// The error if a patched object cannot be decoded as its kind: 422 for the field `patch`.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::node::{AdditionalProperties, SchemaNode};
+use crate::object_limits::{MAX_FINDINGS, shorten};
 
 const TYPE_AND_METADATA: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
@@ -56,8 +57,10 @@ struct PruneLevel {
 
 impl DroppedFields {
     fn record(&mut self, name: &str) {
-        let dot = if self.path.is_empty() { "" } else { "." };
-        self.found.push(format!("{}{dot}{name}", self.path));
+        if self.found.len() < MAX_FINDINGS {
+            let dot = if self.path.is_empty() { "" } else { "." };
+            self.found.push(shorten(&format!("{}{dot}{name}", self.path)));
+        }
     }
 
     /// Runs `run` with a segment appended to the path.
@@ -104,7 +107,7 @@ fn prune_metadata(name: &str, value: &mut Value, unknown: &mut DroppedFields) {
     if let (true, Value::Object(fields)) = (name == "metadata", value) {
         fields.retain(|field, _| {
             let known = METADATA_FIELDS.contains(&field.as_str());
-            if !known {
+            if !known && unknown.in_metadata.len() < MAX_FINDINGS {
                 unknown.in_metadata.push(format!("{}.{field}", unknown.path));
             }
             known

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::node::{AdditionalProperties, SchemaNode};
 use super::{FieldError, FieldReason, display_path, quote, value_checks};
+use crate::object_limits::MAX_FINDINGS;
 
 /// Reports what does not fit. Parts that equal the same part of `old` are skipped.
 pub(super) fn validate(root: &SchemaNode, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
@@ -56,7 +57,7 @@ fn walk(
     path: &str,
     out: &mut ValidationResult,
 ) {
-    if old == Some(value) {
+    if old == Some(value) || out.errors.len() >= MAX_FINDINGS {
         return;
     }
     type_error(node, value, path, out);

@@ -62,6 +62,7 @@ pub(crate) const HUB: Table = &[
     ("json_path", ""),
     ("kind_registry", ""),
     ("name_validation", ""),
+    ("object_limits", ""),
     ("random", ""),
     ("store", ""),
     ("metrics", "store"),
@@ -70,16 +71,16 @@ pub(crate) const HUB: Table = &[
     ("built_in", "kind_registry"),
     ("discovery", "kind_registry"),
     ("event_conversion", "kind_registry"),
-    ("schema", "name_validation"),
+    ("schema", "name_validation object_limits"),
     ("request", "schema"),
     ("status", "kind_registry schema"),
     ("table", "json_path kind_registry schema"),
     ("openapi", "discovery hex kind_registry"),
-    ("object", "event_conversion kind_registry name_validation schema"),
-    ("admission", "kind_registry object request schema status"),
-    ("body", "status"),
+    ("object", "event_conversion kind_registry name_validation object_limits schema"),
+    ("admission", "kind_registry object object_limits request schema status"),
+    ("body", "object_limits status"),
     ("deletion", "kind_registry object request"),
-    ("patch", "schema status"),
+    ("patch", "object_limits schema status"),
     ("selector", "kind_registry name_validation schema status"),
     ("strategy", "auth kind_registry object status"),
     // The hub: store, kinds and state that its parts share.
@@ -90,7 +91,7 @@ pub(crate) const HUB: Table = &[
     ("garbage_collector", "deletion hub kind_registry object request store"),
     ("router", "admission audit auth body deletion discovery event_conversion hex hub kind_registry metrics object openapi patch random request schema selector status store strategy table"),
     // What starts a hub, and the port it is served on.
-    ("startup", "admission audit auth body built_in event_ttl garbage_collector hub kind_registry metrics object signer store"),
+    ("startup", "admission audit auth body built_in event_ttl garbage_collector hub kind_registry metrics object object_limits signer store"),
     ("server", "auth router"),
 ];
 
