@@ -4,12 +4,14 @@
 //! built-in kind by a round trip through its `k8s-openapi` type. Called by the router's create,
 //! update and patch handlers.
 
+mod metadata;
+
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::kind_registry::ResourceKind;
 use crate::object::{self, ObjectPart};
@@ -61,7 +63,7 @@ impl Admission {
     /// # Errors
     /// 400: a field has the wrong type.
     pub fn prune(&self, kind: &ResourceKind, object: &mut Value) -> Result<Vec<String>, ApiError> {
-        let mut unknown = prune_metadata(kind, object)?;
+        let mut unknown = metadata::prune(kind, object)?;
         if let Some(round_trip) = self.round_trip {
             let new = round_trip(object).map_err(|reason| decode_error(kind, &reason))?;
             collect_dropped_fields("", object, &new, &mut unknown);
@@ -167,99 +169,6 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The fields of `ObjectMeta`.
-const METADATA_FIELDS: &[&str] = &[
-    "annotations",
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "labels",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
-
-/// Drops unknown metadata fields and checks the types of the known ones.
-fn prune_metadata(kind: &ResourceKind, object: &mut Value) -> Result<Vec<String>, ApiError> {
-    let Some(metadata) = object.get_mut("metadata") else { return Ok(Vec::new()) };
-    if metadata.is_null() {
-        *metadata = Value::Object(Map::new());
-    }
-    let Some(fields) = metadata.as_object_mut() else {
-        return Err(decode_error(kind, &type_error(metadata, "metadata", "ObjectMeta")));
-    };
-    let mut unknown = Vec::new();
-    fields.retain(|key, value| {
-        let known = METADATA_FIELDS.contains(&key.as_str());
-        if !known && unknown.len() < MAX_FINDINGS {
-            unknown.push(shorten(&format!("metadata.{key}")));
-        }
-        let droppable = matches!(
-            key.as_str(),
-            "labels" | "annotations" | "finalizers" | "ownerReferences" | "managedFields"
-        );
-        known && !value.is_null() && !(droppable && is_empty(value))
-    });
-    for (key, value) in &*fields {
-        let place = format!("ObjectMeta.{key}");
-        if let Some(reason) = metadata_type_error(key, value, &place) {
-            return Err(decode_error(kind, &reason));
-        }
-    }
-    Ok(unknown)
-}
-
-fn metadata_type_error(key: &str, value: &Value, place: &str) -> Option<String> {
-    match key {
-        "labels" | "annotations" => match value.as_object() {
-            Some(map) => non_string_error(map.values(), place),
-            None => Some(type_error(value, place, "map[string]string")),
-        },
-        "finalizers" => match value.as_array() {
-            Some(list) => non_string_error(list.iter(), place),
-            None => Some(type_error(value, place, "[]string")),
-        },
-        "ownerReferences" => match value.as_array() {
-            Some(list) => list
-                .iter()
-                .find(|owner| !owner.is_object())
-                .map(|owner| type_error(owner, place, "v1.OwnerReference")),
-            None => Some(type_error(value, place, "[]v1.OwnerReference")),
-        },
-        "generation" | "deletionGracePeriodSeconds" => {
-            (!value.is_i64() && !value.is_u64()).then(|| type_error(value, place, "int64"))
-        }
-        "managedFields" => None,
-        _ => (!value.is_string()).then(|| type_error(value, place, "string")),
-    }
-}
-
-fn non_string_error<'a>(
-    mut values: impl Iterator<Item = &'a Value>,
-    place: &str,
-) -> Option<String> {
-    values.find(|value| !value.is_string()).map(|value| type_error(value, place, "string"))
-}
-
-fn type_error(value: &Value, place: &str, wanted: &str) -> String {
-    let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    format!("json: cannot unmarshal {found} into Go struct field {place} of type {wanted}")
-}
-
 /// 400: the object cannot be decoded as its kind.
 #[must_use]
 pub fn decode_error(kind: &ResourceKind, reason: &str) -> ApiError {
@@ -334,7 +243,7 @@ mod tests {
             json!({"metadata": {"name": 1}}),
             json!({"metadata": {"generation": "x"}}),
         ] {
-            let error = prune_metadata(&node, &mut bad.clone()).unwrap_err();
+            let error = metadata::prune(&node, &mut bad.clone()).unwrap_err();
             assert_eq!(error.code, 400, "{bad}");
         }
     }

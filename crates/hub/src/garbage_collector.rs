@@ -206,7 +206,10 @@ impl GarbageCollector {
     /// Deletes an object as a client would.
     async fn delete(&self, key: &str) {
         let Some(entry) = self.hub.store().get(key) else { return };
-        let Ok(object) = object::decode(&entry.value, entry.revision) else { return };
+        // What cannot be decoded has no finalizers that anyone could wait for.
+        let Ok(object) = object::decode(&entry.value, entry.revision) else {
+            return self.remove(&entry).await;
+        };
         let Some(kind) = self.hub.kind_of(&object) else { return };
         if is_deleting(&object) {
             return;

@@ -20,6 +20,7 @@ use crate::kind_registry::{KindRegistry, ResourceKind};
 use crate::metrics::HubMetrics;
 use crate::object::{self, ServerMetadata};
 use crate::store::Store;
+use crate::unreadable_entries::UnreadableEntries;
 
 /// An API server. A clone is the same hub.
 #[derive(Debug, Clone)]
@@ -40,6 +41,7 @@ pub(crate) struct HubInner {
     pub(crate) revision_wait: Duration,
     pub(crate) openapi: OpenApiCache,
     pub(crate) body_reader: BodyReader,
+    pub(crate) unreadable: Arc<UnreadableEntries>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }

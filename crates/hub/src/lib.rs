@@ -47,6 +47,7 @@ mod hex;
 mod signer;
 mod startup;
 mod strategy;
+mod unreadable_entries;
 
 pub use hub::Hub;
 pub use startup::{HubConfig, StartError, namespace_object};

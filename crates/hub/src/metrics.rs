@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::store::{Store, duration_histogram};
+use crate::unreadable_entries::UnreadableEntries;
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct HubRequestLabels {
@@ -51,6 +52,8 @@ struct MetricsInner {
     file_bytes: Gauge,
     revision: Gauge,
     writable: Gauge,
+    unreadable: Gauge,
+    unreadable_entries: Arc<UnreadableEntries>,
 }
 
 impl fmt::Debug for HubMetrics {
@@ -61,7 +64,7 @@ impl fmt::Debug for HubMetrics {
 
 impl HubMetrics {
     /// Creates the metrics of a hub on a store.
-    pub(crate) fn new(store: Store) -> Self {
+    pub(crate) fn new(store: Store, unreadable_entries: Arc<UnreadableEntries>) -> Self {
         let mut registry = Registry::default();
         let (requests, refused) = (Family::default(), Family::default());
         registry.register("machinist_hub_requests", "Requests to the API", requests.clone());
@@ -88,6 +91,9 @@ impl HubMetrics {
         registry.register("machinist_hub_store_revision", help, revision.clone());
         let help = "Whether the last write to the disk succeeded";
         registry.register("machinist_hub_store_writable", help, writable.clone());
+        let unreadable = Gauge::default();
+        let help = "Stored objects that cannot be decoded";
+        registry.register("machinist_hub_store_unreadable_objects", help, unreadable.clone());
         let inner = MetricsInner {
             registry,
             store,
@@ -100,6 +106,8 @@ impl HubMetrics {
             file_bytes: file,
             revision,
             writable,
+            unreadable,
+            unreadable_entries,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -132,6 +140,8 @@ impl HubMetrics {
         inner.file_bytes.set(number(usage.file_bytes));
         inner.revision.set(number(inner.store.revision()));
         inner.writable.set(inner.store.is_writable().into());
+        let unreadable = inner.unreadable_entries.keys(&inner.store, "").len();
+        inner.unreadable.set(number(unreadable as u64));
         // Writing to a String cannot fail.
         let _ = encode_registry(text, &inner.registry);
     }
@@ -154,7 +164,7 @@ mod tests {
     #[tokio::test]
     async fn requests_and_watches_are_counted() {
         let store = Store::in_memory(StoreOptions::default());
-        let metrics = HubMetrics::new(store.clone());
+        let metrics = HubMetrics::new(store.clone(), Arc::default());
         let put = StoreOp::Put {
             key: "/a".into(),
             value: b"abc".to_vec().into(),
@@ -180,6 +190,7 @@ mod tests {
             "machinist_hub_store_file_bytes 0",
             "machinist_hub_store_revision 2",
             "machinist_hub_store_writable 1",
+            "machinist_hub_store_unreadable_objects 0",
         ] {
             assert!(text().contains(&format!("{line}\n")), "{line}: {}", text());
         }

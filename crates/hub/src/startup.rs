@@ -21,6 +21,7 @@ use crate::metrics::HubMetrics;
 use crate::object;
 use crate::object_limits::{MAX_DEPTH, measure};
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
+use crate::unreadable_entries::UnreadableEntries;
 use crate::{built_in, event_ttl, garbage_collector, signer};
 
 /// What a hub needs besides its store.
@@ -89,8 +90,13 @@ impl Hub {
                 })?;
             admissions.insert((kind.group.clone(), kind.plural.clone()), admission);
         }
+        let unreadable = Arc::new(UnreadableEntries::scan(&store));
+        if !unreadable.keys(&store, "").is_empty() {
+            // The history has the same values; watches start again with a list, which skips them.
+            store.compact(store.revision());
+        }
         let inner = HubInner {
-            metrics: HubMetrics::new(store.clone()),
+            metrics: HubMetrics::new(store.clone(), Arc::clone(&unreadable)),
             store,
             registry,
             admissions,
@@ -101,6 +107,7 @@ impl Hub {
             revision_wait: config.revision_wait.unwrap_or(DEFAULT_REVISION_WAIT),
             openapi: OpenApiCache::default(),
             body_reader: BodyReader::default(),
+            unreadable,
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };

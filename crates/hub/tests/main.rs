@@ -32,3 +32,4 @@ mod store_disk;
 mod store_model;
 mod store_watch;
 mod support;
+mod unreadable_objects;

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::resource_request::ResourceRequest;
 use super::response::{self, ListMeta};
-use super::selection::Selection;
 use super::{read, write};
 use crate::body;
 use crate::deletion::{self, DeletionStep};
@@ -16,7 +15,7 @@ use crate::object::{self, metadata_str};
 use crate::request::{DeletionPropagation, QueryOptions};
 use crate::schema::FieldError;
 use crate::status::ApiError;
-use crate::store::{Precondition, StoreOp};
+use crate::store::{Precondition, StoreEntry, StoreOp};
 
 /// How often a delete is retried after conflicting writes.
 const MAX_ATTEMPTS: usize = 10;
@@ -113,7 +112,12 @@ async fn delete_object(
     for _ in 0..MAX_ATTEMPTS {
         let entry = call.hub.inner.store.get(key);
         let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
-        let object = call.renderer().value(&entry)?;
+        let Ok(object) = call.renderer().value(&entry) else {
+            match remove_unreadable(call, &entry, name, options).await? {
+                Some(removed) => return Ok(removed),
+                None => continue,
+            }
+        };
         options
             .check_preconditions(&object)
             .map_err(|why| precondition_failed(call.kind, name, &why))?;
@@ -142,6 +146,33 @@ async fn delete_object(
     Err(ApiError::modified_conflict(call.kind, name))
 }
 
+/// Removes an entry that cannot be decoded. Its finalizers and dependents are unknown, and keeping
+/// it helps nobody. `None` means a conflict.
+async fn remove_unreadable(
+    call: &ResourceRequest<'_>,
+    entry: &StoreEntry,
+    name: &str,
+    options: &DeleteOptions,
+) -> Result<Option<DeleteResult>, ApiError> {
+    if options.uid.is_some() {
+        let why = "the stored object cannot be decoded, so its UID is unknown: delete it without a UID precondition";
+        return Err(precondition_failed(call.kind, name, why));
+    }
+    let removed = json!({
+        "apiVersion": call.kind.api_version(), "kind": call.kind.kind, "metadata": {"name": name},
+    });
+    if options.dry_run {
+        return Ok(Some(DeleteResult::Removed(removed)));
+    }
+    let expect = Precondition::Revision(entry.revision);
+    let op = StoreOp::Delete { key: entry.key.to_string(), expect };
+    let done = write::commit(call, op).await?;
+    if done.is_some() {
+        tracing::warn!(key = &*entry.key, "deleted a stored object that could not be read");
+    }
+    Ok(done.map(|_| DeleteResult::Removed(removed)))
+}
+
 /// 409: a precondition failed. kube-apiserver names the kind here, not the resource.
 fn precondition_failed(kind: &ResourceKind, name: &str, why: &str) -> ApiError {
     let named = ResourceKind { plural: kind.kind.clone(), ..kind.clone() };
@@ -168,7 +199,7 @@ pub(super) async fn delete_collection(
     body: &[u8],
 ) -> Result<Response, ApiError> {
     let options = parse_options(call, content_type, body)?;
-    let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
+    let selection = call.selection()?;
     let (entries, meta) = read::list_page(&call.hub.inner.store, &selection, &call.options)?;
     let mut objects = Vec::with_capacity(entries.len());
     for entry in &entries {
@@ -184,6 +215,14 @@ pub(super) async fn delete_collection(
             // Another client deleted it first; the result is the same.
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
+        }
+    }
+    // Nobody knows whether a selector would match these.
+    if selection.is_everything() && meta.continue_.is_none() {
+        let store = &call.hub.inner.store;
+        for key in call.hub.inner.unreadable.keys(store, &selection.prefix) {
+            let name = key.rsplit('/').next().unwrap_or_default();
+            delete_object(call, &key, name, &options).await?;
         }
     }
     let meta = ListMeta { revision: meta.revision, ..ListMeta::default() };

@@ -154,12 +154,15 @@ pub(super) async fn get(call: &ResourceRequest<'_>, name: &str) -> Result<Respon
     }
     let key = object::storage_key(call.kind, call.namespace(), name);
     let entry = store.get(&key).ok_or_else(|| ApiError::not_found(call.kind, name))?;
+    if call.hub.inner.unreadable.contains(&entry) {
+        call.renderer().value(&entry)?; // names the object and the remedy
+    }
     call.renderer().entry(StatusCode::OK, &entry)
 }
 
 /// `GET` of a collection.
 pub(super) async fn list(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
-    let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
+    let selection = call.selection()?;
     if let ListView::NotOlderThan(requested) = list_view(&call.options)? {
         wait_for_revision(call, requested).await?;
     }
@@ -200,7 +203,7 @@ pub(super) fn list_page(
                 return Ok((found, with_continue_token(meta, after.as_deref(), None)));
             }
             after = Some(entry.key.to_string());
-            if selection.matches(&entry)? {
+            if selection.matches(&entry) {
                 found.push(entry);
             }
             let full = limit.is_some_and(|limit| found.len() >= limit);

@@ -283,6 +283,12 @@ impl<'a> ResourceRequest<'a> {
         }
     }
 
+    /// The objects that the query selects.
+    pub(super) fn selection(&self) -> Result<selection::Selection, ApiError> {
+        let selection = selection::Selection::new(self.kind, self.namespace(), &self.options)?;
+        Ok(selection.skipping(&self.hub.inner.unreadable))
+    }
+
     /// The namespace in the path.
     pub(super) fn namespace(&self) -> Option<&str> {
         self.path.namespace.as_deref()

@@ -53,14 +53,17 @@ impl ListMeta {
     }
 }
 
-/// A stored entry is not JSON: the data are damaged.
-pub(super) fn corrupt_entry(error: &serde_json::Error) -> ApiError {
-    ApiError::internal(format!("cannot decode a stored object: {error}"))
+/// A stored entry cannot be decoded.
+fn corrupt_entry(entry: &StoreEntry, error: &serde_json::Error) -> ApiError {
+    ApiError::internal(format!(
+        "the stored object {} cannot be decoded ({error}): delete it, or restore a backup",
+        entry.key
+    ))
 }
 
 /// Decodes the object of an entry.
 pub(super) fn decode_entry(entry: &StoreEntry) -> Result<Value, ApiError> {
-    object::decode(&entry.value, entry.revision).map_err(|error| corrupt_entry(&error))
+    object::decode(&entry.value, entry.revision).map_err(|error| corrupt_entry(entry, &error))
 }
 
 impl ObjectRenderer<'_> {

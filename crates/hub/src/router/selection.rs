@@ -1,11 +1,14 @@
 //! The objects that a list, watch or collection delete selects.
 
+use std::sync::Arc;
+
 use crate::kind_registry::ResourceKind;
 use crate::object;
 use crate::request::QueryOptions;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::ApiError;
 use crate::store::StoreEntry;
+use crate::unreadable_entries::UnreadableEntries;
 
 /// A selection of the objects of a kind.
 #[derive(Debug, Clone)]
@@ -15,6 +18,8 @@ pub(super) struct Selection {
     /// The key if only one object can match, otherwise a key prefix.
     pub(super) prefix: String,
     pub(super) is_exact: bool,
+    /// Entries that it never selects.
+    unreadable: Arc<UnreadableEntries>,
 }
 
 impl Selection {
@@ -39,7 +44,12 @@ impl Selection {
         let name = if is_exact { one.unwrap_or_default() } else { "" };
         let prefix =
             object::storage_key(kind, namespace.filter(|name| is_valid_key_segment(name)), name);
-        Ok(Self { labels, fields, prefix, is_exact })
+        Ok(Self { labels, fields, prefix, is_exact, unreadable: Arc::default() })
+    }
+
+    /// The same selection without entries that cannot be decoded.
+    pub(super) fn skipping(self, unreadable: &Arc<UnreadableEntries>) -> Self {
+        Self { unreadable: Arc::clone(unreadable), ..self }
     }
 
     /// The selected name, if there can be only one.
@@ -57,20 +67,17 @@ impl Selection {
     }
 
     /// Whether it selects an entry.
-    ///
-    /// # Errors
-    /// The entry is damaged.
-    pub(super) fn matches(&self, entry: &StoreEntry) -> Result<bool, ApiError> {
-        if self.is_exact && *entry.key != *self.prefix {
-            return Ok(false);
+    pub(super) fn matches(&self, entry: &StoreEntry) -> bool {
+        if (self.is_exact && *entry.key != *self.prefix) || self.unreadable.contains(entry) {
+            return false;
         }
         // If only the name is selected, the key decides without decoding: every machine watches its
         // own objects this way.
         if self.labels.is_empty() && (self.fields.is_empty() || self.is_exact_name()) {
-            return Ok(true);
+            return true;
         }
-        let object = super::response::decode_entry(entry)?;
-        Ok(self.labels.matches(&object) && self.fields.matches(&object))
+        super::response::decode_entry(entry)
+            .is_ok_and(|object| self.labels.matches(&object) && self.fields.matches(&object))
     }
 }
 

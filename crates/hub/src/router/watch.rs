@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use super::read::{invalid_option, parse_revision, too_old_error};
 use super::resource_request::ResourceRequest;
 use super::response;
-use super::selection::Selection;
 use super::watch_encoder::WatchEncoder;
 use crate::metrics::OpenWatch;
 use crate::request::{QueryOptions, VersionMatch};
@@ -72,7 +71,7 @@ fn watch_start(options: &QueryOptions) -> Result<WatchStart, ApiError> {
 
 /// `GET ...?watch=true`
 pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
-    let selection = Selection::new(call.kind, call.namespace(), &call.options)?;
+    let selection = call.selection()?;
     let start = watch_start(&call.options)?;
     let store = &call.hub.inner.store;
     let renderer = call.renderer();
@@ -207,15 +206,11 @@ impl WatchStream {
         let mut size: usize = self.pending.iter().map(Bytes::len).sum();
         while size < CHUNK_BYTES {
             let Some(entry) = self.initial.next() else { break };
-            let line = match self.encoder.selection.matches(&entry) {
-                Ok(false) => {
-                    size += entry.value.len(); // decoding it took time too
-                    continue;
-                }
-                Ok(true) => self.encoder.encode_entry("ADDED", &entry),
-                Err(error) => Err(error),
-            };
-            match line {
+            if !self.encoder.selection.matches(&entry) {
+                size += entry.value.len(); // decoding it took time too
+                continue;
+            }
+            match self.encoder.encode_entry("ADDED", &entry) {
                 Ok(line) => {
                     size += line.len();
                     self.pending.push_back(line);

@@ -40,11 +40,8 @@ impl WatchEncoder {
         if self.selection.is_exact && *event.entry.key != *self.selection.prefix {
             return Ok(None);
         }
-        let before = match &event.previous {
-            Some(entry) => self.selection.matches(entry)?,
-            None => false,
-        };
-        let now = event.kind == StoreEventKind::Put && self.selection.matches(&event.entry)?;
+        let before = event.previous.as_ref().is_some_and(|entry| self.selection.matches(entry));
+        let now = event.kind == StoreEventKind::Put && self.selection.matches(&event.entry);
         let Some(kind) = event_type(event.kind, before, now) else { return Ok(None) };
         // An object that no longer matches is sent in its old state, at the revision of the change.
         match (&event.previous, kind) {

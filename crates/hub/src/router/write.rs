@@ -15,6 +15,7 @@ use crate::admission;
 use crate::body::{self, DecodedObject};
 use crate::kind_registry::ResourceKind;
 use crate::object::{self, ObjectPart, metadata_str};
+use crate::object_limits::{MAX_STORED_DEPTH, measure};
 use crate::patch::{self, PatchKind};
 use crate::request::FieldValidation;
 use crate::schema::FieldError;
@@ -222,6 +223,11 @@ pub(super) async fn put_object(
     if event_conversion::is_events_v1(call.kind) {
         event_conversion::to_core_v1(stored.to_mut());
     }
+    measure(&stored, MAX_STORED_DEPTH).map_err(|error| {
+        let name = metadata_str(&stored, "name");
+        let error = FieldError::forbidden("", format!("the object is {error}"));
+        ApiError::invalid(call.kind, name, vec![error])
+    })?;
     let value = object::encode(&stored).map_err(|error| ApiError::internal(error.to_string()))?;
     if value.len() > body::MAX_BODY_BYTES {
         return Err(ApiError::too_large(body::MAX_BODY_BYTES));

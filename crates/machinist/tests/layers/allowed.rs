@@ -65,7 +65,6 @@ pub(crate) const HUB: Table = &[
     ("object_limits", ""),
     ("random", ""),
     ("store", ""),
-    ("metrics", "store"),
     ("auth", "hex random"),
     // Objects and requests, as pure functions.
     ("built_in", "kind_registry"),
@@ -77,6 +76,8 @@ pub(crate) const HUB: Table = &[
     ("table", "json_path kind_registry schema"),
     ("openapi", "discovery hex kind_registry"),
     ("object", "event_conversion kind_registry name_validation object_limits schema"),
+    ("unreadable_entries", "object store"),
+    ("metrics", "store unreadable_entries"),
     ("admission", "kind_registry object object_limits request schema status"),
     ("body", "object_limits status"),
     ("deletion", "kind_registry object request"),
@@ -84,14 +85,14 @@ pub(crate) const HUB: Table = &[
     ("selector", "kind_registry name_validation schema status"),
     ("strategy", "auth kind_registry object status"),
     // The hub: store, kinds and state that its parts share.
-    ("hub", "admission audit auth body kind_registry metrics object store"),
+    ("hub", "admission audit auth body kind_registry metrics object store unreadable_entries"),
     // Background loops and the request handlers.
     ("event_ttl", "hub object store"),
     ("signer", "auth hub object store"),
     ("garbage_collector", "deletion hub kind_registry object request store"),
-    ("router", "admission audit auth body deletion discovery event_conversion hex hub kind_registry metrics object openapi patch random request schema selector status store strategy table"),
+    ("router", "admission audit auth body deletion discovery event_conversion hex hub kind_registry metrics object object_limits openapi patch random request schema selector status store strategy table unreadable_entries"),
     // What starts a hub, and the port it is served on.
-    ("startup", "admission audit auth body built_in event_ttl garbage_collector hub kind_registry metrics object object_limits signer store"),
+    ("startup", "admission audit auth body built_in event_ttl garbage_collector hub kind_registry metrics object object_limits signer store unreadable_entries"),
     ("server", "auth router"),
 ];
 
