@@ -3,6 +3,8 @@
 //! Pure; the counterpart of kube-apiserver's registry strategies. Called by the router's write
 //! handlers.
 
+mod machine_metadata;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -11,6 +13,8 @@ use crate::auth::UserInfo;
 use crate::kind_registry::ResourceKind;
 use crate::object::set_metadata_field;
 use crate::status::ApiError;
+
+pub(crate) use machine_metadata::check_machine_metadata;
 
 /// Labels with this prefix assign roles. A machine must not change its own.
 const ROLE_LABEL_PREFIX: &str = "node-role.kubernetes.io/";

@@ -13,6 +13,7 @@
 
 mod fuzz_patches;
 mod fuzz_requests;
+mod hostile_metadata;
 mod hostile_objects;
 mod pure;
 mod pure_discovery;

@@ -182,6 +182,7 @@ fn prepare_update(
     admission.apply_defaults(&mut new);
     object::update_generation(kind, old, &mut new);
     strategy::check_node_role_labels(kind, &call.user, old, &new)?;
+    strategy::check_machine_metadata(kind, &call.user, old, &new)?;
     admission.validate(kind, part, &new, Some(old))?;
     admission.normalize_numbers(&mut new);
     Ok((new, warnings))

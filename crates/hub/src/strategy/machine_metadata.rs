@@ -1,0 +1,113 @@
+//! What a machine may put into the metadata of its own objects: no finalizers, and few owners.
+//!
+//! A finalizer holds an object until its owner removes it. A machine that puts one on its Node could
+//! keep an administrator from ever deleting it, so only controllers and administrators add them. An
+//! owner lets a machine tie its objects to others; a kubelet needs that only for its Lease, which
+//! its own Node owns.
+
+use serde_json::Value;
+
+use crate::auth::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, NODE_GROUP, UserInfo};
+use crate::kind_registry::ResourceKind;
+use crate::object::{finalizers, metadata_str};
+use crate::status::ApiError;
+
+/// Owners of an object that a machine has written.
+const MAX_OWNERS: usize = 4;
+
+/// Rejects finalizers and owners that a machine or a bootstrap token adds. `old` is null for a new
+/// object.
+pub(crate) fn check_machine_metadata(
+    kind: &ResourceKind,
+    user: &UserInfo,
+    old: &Value,
+    new: &Value,
+) -> Result<(), ApiError> {
+    let in_group = |group: &&str| user.is_in_group(group);
+    if [ADMIN_GROUP, CONTROLLER_GROUP].iter().any(in_group)
+        || ![NODE_GROUP, BOOTSTRAP_GROUP].iter().any(in_group)
+    {
+        return Ok(());
+    }
+    let forbidden =
+        |reason: String| Err(ApiError::forbidden_because(kind, metadata_str(new, "name"), &reason));
+    let before = finalizers(old);
+    if let Some(added) = finalizers(new).into_iter().find(|name| !before.contains(name)) {
+        return forbidden(format!(
+            "user \"{}\" may not add the finalizer \"{added}\" (metadata.finalizers): only administrators and controllers add finalizers",
+            user.user
+        ));
+    }
+    let (before, owners) = (owners(old), owners(new));
+    let added = owners.iter().find(|owner| !before.contains(owner) && !is_own_node(owner, user));
+    if let Some(owner) = added {
+        return forbidden(format!(
+            "user \"{}\" may not add the owner {} \"{}\" (metadata.ownerReferences): a machine only adds its own Node",
+            user.user,
+            owner["kind"].as_str().unwrap_or_default(),
+            owner["name"].as_str().unwrap_or_default()
+        ));
+    }
+    if owners.len() > MAX_OWNERS.max(before.len()) {
+        return forbidden(format!("metadata.ownerReferences has more than {MAX_OWNERS} owners"));
+    }
+    Ok(())
+}
+
+fn owners(object: &Value) -> &[Value] {
+    object["metadata"]["ownerReferences"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Whether the owner is the machine's own Node. Its UID has a size that a UID has.
+fn is_own_node(owner: &Value, user: &UserInfo) -> bool {
+    const MAX_UID_BYTES: usize = 64;
+    owner["apiVersion"] == "v1"
+        && owner["kind"] == "Node"
+        && user.node_name().is_some_and(|name| owner["name"] == name)
+        && owner["uid"].as_str().is_some_and(|uid| uid.len() <= MAX_UID_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(user: &UserInfo, old: Value, new: Value) -> Result<(), u16> {
+        let kinds = crate::built_in::kinds();
+        let kind = kinds.iter().find(|kind| kind.kind == "Node").unwrap();
+        let object = |metadata: Value| json!({"metadata": metadata});
+        check_machine_metadata(kind, user, &object(old), &object(new)).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn a_machine_adds_no_finalizers() {
+        let machine = UserInfo::node("a");
+        let held = json!({"finalizers": ["x.io/f"]});
+        assert_eq!(check(&machine, json!({}), held.clone()), Err(403));
+        assert_eq!(check(&machine, held.clone(), held.clone()), Ok(()), "a controller added it");
+        assert_eq!(check(&machine, held.clone(), json!({})), Ok(()));
+        assert_eq!(check(&UserInfo::admin(), json!({}), held.clone()), Ok(()));
+        let bootstrap = UserInfo::new("t", [BOOTSTRAP_GROUP.to_owned()]);
+        assert_eq!(check(&bootstrap, json!({}), held), Err(403));
+    }
+
+    #[test]
+    fn a_machine_adds_only_its_own_node_as_owner() {
+        let machine = UserInfo::node("a");
+        let owner = |kind: &str, name: &str, uid: &str| json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid});
+        let with = |owners: Vec<Value>| json!({"ownerReferences": owners});
+        let own = owner("Node", "a", "u");
+        for (new, expected) in [
+            (vec![own.clone()], Ok(())),
+            (vec![owner("Node", "b", "u")], Err(403)),
+            (vec![owner("ConfigMap", "a", "u")], Err(403)),
+            (vec![owner("Node", "a", &"u".repeat(1000))], Err(403)),
+            (vec![own.clone(); 4], Ok(())),
+            (vec![own.clone(); 5], Err(403)),
+        ] {
+            assert_eq!(check(&machine, json!({}), with(new.clone())), expected, "{new:?}");
+        }
+        let foreign = with(vec![owner("Pool", "p", "u")]);
+        assert_eq!(check(&machine, foreign.clone(), foreign), Ok(()), "a controller added it");
+    }
+}
