@@ -19,6 +19,7 @@ use crate::body::BodyReader;
 use crate::kind_registry::{KindRegistry, ResourceKind};
 use crate::metrics::HubMetrics;
 use crate::object::{self, ServerMetadata};
+use crate::quotas::Quotas;
 use crate::store::Store;
 use crate::unreadable_entries::UnreadableEntries;
 
@@ -42,6 +43,7 @@ pub(crate) struct HubInner {
     pub(crate) openapi: OpenApiCache,
     pub(crate) body_reader: BodyReader,
     pub(crate) unreadable: Arc<UnreadableEntries>,
+    pub(crate) quotas: Quotas,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }

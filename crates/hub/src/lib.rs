@@ -40,13 +40,16 @@ pub mod store;
 pub mod table;
 
 mod body;
+mod csr_ttl;
 mod event_conversion;
 mod event_ttl;
 mod garbage_collector;
 mod hex;
+mod quotas;
 mod signer;
 mod startup;
 mod strategy;
+mod sweep;
 mod unreadable_entries;
 
 pub use hub::Hub;

@@ -71,7 +71,7 @@ impl HubMetrics {
         let seconds = Family::new_with_constructor(duration_histogram as fn() -> Histogram);
         let help = "Time until the response started";
         registry.register("machinist_hub_request_seconds", help, seconds.clone());
-        let help = "Requests that failed authentication or authorization";
+        let help = "Requests that failed authentication, authorization or a quota";
         registry.register("machinist_hub_refused", help, refused.clone());
         let watches = Gauge::default();
         registry.register("machinist_hub_watches", "Open watches", watches.clone());
@@ -119,6 +119,7 @@ impl HubMetrics {
         let reason = match code {
             401 => "unauthenticated",
             403 => "forbidden",
+            429 => "throttled",
             _ => return,
         };
         self.inner.rejected.get_or_create(&ReasonLabels { reason }).inc();

@@ -20,9 +20,10 @@ use crate::kind_registry::KindRegistry;
 use crate::metrics::HubMetrics;
 use crate::object;
 use crate::object_limits::{MAX_DEPTH, measure};
+use crate::quotas::Quotas;
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
 use crate::unreadable_entries::UnreadableEntries;
-use crate::{built_in, event_ttl, garbage_collector, signer};
+use crate::{built_in, csr_ttl, event_ttl, garbage_collector, signer};
 
 /// What a hub needs besides its store.
 #[derive(Debug, Default)]
@@ -75,7 +76,7 @@ const SYSTEM_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public"
 
 impl Hub {
     /// Starts a hub: writes the CRDs and namespaces, then runs the garbage collector, the
-    /// certificate signer and the event sweep until [`Hub::stop`].
+    /// certificate signer and the sweeps of Events and CSRs until [`Hub::stop`].
     ///
     /// # Errors
     /// A CRD is invalid, or the store rejects a required object.
@@ -108,6 +109,7 @@ impl Hub {
             openapi: OpenApiCache::default(),
             body_reader: BodyReader::default(),
             unreadable,
+            quotas: Quotas::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
@@ -120,6 +122,7 @@ impl Hub {
         hub.inner.tasks.spawn(garbage_collector::run(hub.clone()));
         hub.inner.tasks.spawn(signer::run(hub.clone()));
         hub.inner.tasks.spawn(event_ttl::run(hub.clone()));
+        hub.inner.tasks.spawn(csr_ttl::run(hub.clone()));
         Ok(hub)
     }
 

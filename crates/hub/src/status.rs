@@ -187,11 +187,32 @@ impl ApiError {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
+    /// 413: an object of this kind may have up to `limit` bytes.
+    #[must_use]
+    pub fn object_too_large(kind: &ResourceKind, name: &str, size: usize, limit: usize) -> Self {
+        let resource = qualified_resource(&kind.plural, &kind.group);
+        let message = format!(
+            "Request entity too large: {resource} \"{name}\" has {size} bytes, limit is {limit}"
+        );
+        Self::new(413, "RequestEntityTooLarge", message).with_details(details(
+            &kind.group,
+            &kind.plural,
+            name,
+        ))
+    }
+
     /// 429: retry after that many seconds.
     #[must_use]
     pub fn too_many_requests(retry_after_seconds: u32) -> Self {
         let message =
             "the server has received too many requests and has asked us to try again later";
+        Self::new(429, "TooManyRequests", message)
+            .with_details(json!({"retryAfterSeconds": retry_after_seconds}))
+    }
+
+    /// 429: the user is over a quota; the message names it. Retry after that many seconds.
+    #[must_use]
+    pub fn quota_exceeded(message: impl Into<String>, retry_after_seconds: u32) -> Self {
         Self::new(429, "TooManyRequests", message)
             .with_details(json!({"retryAfterSeconds": retry_after_seconds}))
     }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::auth::UserInfo;
 use crate::kind_registry::ResourceKind;
 use crate::object::set_metadata_field;
+use crate::object_limits::MAX_OBJECT_BYTES;
 use crate::status::ApiError;
 
 pub(crate) use machine_metadata::check_machine_metadata;
@@ -22,6 +23,18 @@ const ROLE_LABEL_PREFIX: &str = "node-role.kubernetes.io/";
 /// Whether a kind is read-only: CRDs are compiled into the binary.
 pub(crate) fn is_read_only(kind: &ResourceKind) -> bool {
     kind.group == "apiextensions.k8s.io"
+}
+
+/// The largest object of a kind. What a machine or a bootstrap token may create has a limit of its
+/// own, because each of them may hold many.
+pub(crate) fn max_object_bytes(kind: &ResourceKind) -> usize {
+    match kind.kind.as_str() {
+        _ if !kind.built_in => MAX_OBJECT_BYTES,
+        "CertificateSigningRequest" | "Event" | "Lease" => 16 << 10,
+        // 256 KiB of annotations, and a status with images and conditions.
+        "Node" => 1 << 20,
+        _ => MAX_OBJECT_BYTES,
+    }
 }
 
 /// Whether a PUT creates a missing object.

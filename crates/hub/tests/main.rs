@@ -15,6 +15,7 @@ mod fuzz_patches;
 mod fuzz_requests;
 mod hostile_metadata;
 mod hostile_objects;
+mod hostile_quotas;
 mod pure;
 mod pure_discovery;
 mod pure_patch;

@@ -120,7 +120,9 @@ async fn insert(
         }
         return Ok(call.renderer().object(StatusCode::CREATED, object));
     }
+    call.hub.inner.quotas.check_held(&call.user, call.kind, &call.hub.inner.store)?;
     let entry = put_object(call, key, object, Precondition::Absent).await?.ok_or_else(taken)?;
+    call.hub.inner.quotas.record_created(&call.user, call.kind, &entry.key);
     call.renderer().entry(StatusCode::CREATED, &entry)
 }
 

@@ -130,7 +130,7 @@ async fn delete_object(
             DeletionStep::Remove if options.dry_run => return Ok(DeleteResult::Removed(object)),
             DeletionStep::MarkForDeletion(marked) => {
                 if let Some(entry) =
-                    write::put_object(call, key.to_owned(), &marked, expect).await?
+                    write::put_marked_object(call, key.to_owned(), &marked, expect).await?
                 {
                     return Ok(DeleteResult::Marked(call.renderer().value(&entry)?));
                 }

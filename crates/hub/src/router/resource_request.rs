@@ -163,6 +163,9 @@ impl<'a> ResourceRequest<'a> {
         if self.verb.is_write() && strategy::is_read_only(self.kind) {
             return Err(ApiError::method_not_allowed());
         }
+        if self.verb.is_write() {
+            self.hub.inner.quotas.check_rate(&self.user)?;
+        }
         self.accept = content_negotiation::negotiate(request.header(header::ACCEPT))?;
         self.include = IncludeObject::parse(&self.options.include_object)
             .ok_or_else(|| ApiError::bad_request("unrecognized includeObject value"))?;

@@ -275,7 +275,9 @@ pub(super) fn error_response(error: &ApiError) -> Response {
     let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = json_response(code, &error.to_status());
     if error.code == 429 || error.code == 503 {
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        let details = error.details.as_ref();
+        let seconds = details.and_then(|details| details["retryAfterSeconds"].as_u64());
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.unwrap_or(1).into());
     }
     response
 }

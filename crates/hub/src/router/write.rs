@@ -230,9 +230,29 @@ pub(super) async fn put_object(
         ApiError::invalid(call.kind, name, vec![error])
     })?;
     let value = object::encode(&stored).map_err(|error| ApiError::internal(error.to_string()))?;
-    if value.len() > body::MAX_BODY_BYTES {
-        return Err(ApiError::too_large(body::MAX_BODY_BYTES));
+    // An object that an older version stored may stay as large as it is.
+    let old_size = call.hub.inner.store.get(&key).map_or(0, |entry| entry.value.len());
+    let limit = strategy::max_object_bytes(call.kind);
+    if value.len() > limit.max(old_size) {
+        let name = metadata_str(&stored, "name");
+        return Err(ApiError::object_too_large(call.kind, name, value.len(), limit));
     }
+    commit(call, StoreOp::Put { key, value, expect }).await
+}
+
+/// Writes an object that is marked for deletion, whatever its size: nothing may keep an object from
+/// being deleted. `None` if the precondition fails.
+pub(super) async fn put_marked_object(
+    call: &ResourceRequest<'_>,
+    key: String,
+    object: &Value,
+    expect: Precondition,
+) -> Result<Option<StoreEntry>, ApiError> {
+    let mut stored = Cow::Borrowed(object);
+    if event_conversion::is_events_v1(call.kind) {
+        event_conversion::to_core_v1(stored.to_mut());
+    }
+    let value = object::encode(&stored).map_err(|error| ApiError::internal(error.to_string()))?;
     commit(call, StoreOp::Put { key, value, expect }).await
 }
 

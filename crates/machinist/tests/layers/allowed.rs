@@ -83,16 +83,19 @@ pub(crate) const HUB: Table = &[
     ("deletion", "kind_registry object request"),
     ("patch", "object_limits schema status"),
     ("selector", "kind_registry name_validation schema status"),
-    ("strategy", "auth kind_registry object status"),
+    ("strategy", "auth kind_registry object object_limits status"),
+    ("quotas", "auth kind_registry object status store"),
     // The hub: store, kinds and state that its parts share.
-    ("hub", "admission audit auth body kind_registry metrics object store unreadable_entries"),
+    ("hub", "admission audit auth body kind_registry metrics object quotas store unreadable_entries"),
     // Background loops and the request handlers.
-    ("event_ttl", "hub object store"),
+    ("sweep", "hub store"),
+    ("event_ttl", "hub object store sweep"),
+    ("csr_ttl", "hub object store sweep"),
     ("signer", "auth hub object store"),
     ("garbage_collector", "deletion hub kind_registry object request store"),
     ("router", "admission audit auth body deletion discovery event_conversion hex hub kind_registry metrics object object_limits openapi patch random request schema selector status store strategy table unreadable_entries"),
     // What starts a hub, and the port it is served on.
-    ("startup", "admission audit auth body built_in event_ttl garbage_collector hub kind_registry metrics object object_limits signer store unreadable_entries"),
+    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics object object_limits quotas signer store unreadable_entries"),
     ("server", "auth router"),
 ];
 
