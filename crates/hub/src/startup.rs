@@ -174,7 +174,16 @@ impl Hub {
                     continue;
                 }
             }
-            self.put(key, &new, Precondition::Any).await?;
+            match self.put(key, &new, Precondition::Any).await {
+                // The kinds are compiled in; only what clients read about them stays old.
+                Err(StartError::Write {
+                    key,
+                    source: CommitError::Store(error @ StoreError::DiskFull { .. }),
+                }) if old.is_some() => {
+                    tracing::warn!(key, %error, "cannot update a CustomResourceDefinition");
+                }
+                done => done?,
+            }
         }
         Ok(())
     }

@@ -217,6 +217,12 @@ impl ApiError {
             .with_details(json!({"retryAfterSeconds": retry_after_seconds}))
     }
 
+    /// 503: the server cannot store anything at the moment.
+    #[must_use]
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(503, "ServiceUnavailable", message)
+    }
+
     /// 500: an internal error.
     #[must_use]
     pub fn internal(message: impl Into<String>) -> Self {

@@ -31,6 +31,7 @@ mod server_watch;
 mod store_backup;
 mod store_crash;
 mod store_disk;
+mod store_full_disk;
 mod store_model;
 mod store_watch;
 mod support;

@@ -13,7 +13,8 @@ use machinist_hub::store::{Precondition, Store, StoreOp, StoreOptions};
 
 const DIR_VARIABLE: &str = "MACHINIST_CRASH_DIR";
 const WRITERS: u64 = 12;
-const OPTIONS: StoreOptions = StoreOptions { history: 1000, history_bytes: 1 << 20 };
+const OPTIONS: StoreOptions =
+    StoreOptions { history: 1000, history_bytes: 1 << 20, reserve_bytes: 0 };
 const TIME_LIMIT: Duration = Duration::from_secs(28);
 
 /// A small pseudo-random generator.

@@ -20,7 +20,7 @@ use crate::patch::{self, PatchKind};
 use crate::request::FieldValidation;
 use crate::schema::FieldError;
 use crate::status::ApiError;
-use crate::store::{CommitError, Precondition, StoreEntry, StoreOp};
+use crate::store::{CommitError, Precondition, StoreEntry, StoreError, StoreOp};
 use crate::{deletion, event_conversion, strategy};
 
 /// How often a write without a resourceVersion is retried after conflicting writes.
@@ -264,6 +264,9 @@ pub(super) async fn commit(
     match call.hub.inner.store.commit(vec![op]).await {
         Ok(done) => Ok(done.entries.into_iter().next().flatten()),
         Err(CommitError::Conflict { .. }) => Ok(None),
+        Err(CommitError::Store(error @ StoreError::DiskFull { .. })) => {
+            Err(ApiError::unavailable(error.to_string()))
+        }
         Err(error) => Err(ApiError::internal(error_chain(&error))),
     }
 }

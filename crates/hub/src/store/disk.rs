@@ -16,6 +16,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use super::data_dir::{DATA_FILE, DataDir, FORMAT_VERSION, NEW_DATA_FILE};
 use super::data_file::{DataFile, FileControl};
 use super::error::StoreError;
 use super::history::History;
+use super::reserve::DiskReserve;
 use super::state::{StoreState, WriteBatch};
 use super::types::{StoreEntry, StoreEvent, StoreEventKind, StoreOptions};
 
@@ -46,6 +48,7 @@ pub(super) struct DiskStorage {
     path: PathBuf,
     file_control: FileControl,
     database: Option<Database>,
+    reserve: DiskReserve,
 }
 
 /// The contents of a data file.
@@ -62,13 +65,37 @@ impl DiskStorage {
         &self.path
     }
 
+    /// The space for deletes and restarts.
+    pub(super) fn reserve(&self) -> &DiskReserve {
+        &self.reserve
+    }
+
     /// Opens or creates a data directory and loads its contents.
     pub(super) fn open(
         dir: &Path,
         options: StoreOptions,
         control: FileControl,
     ) -> Result<(Self, StoreState), StoreError> {
-        let dir = DataDir::lock(dir)?;
+        let reserve = DiskReserve::new(dir, options.reserve_bytes);
+        match Self::open_once(dir, options, control.clone()) {
+            // A start writes a few markers and repairs the file; on a full disk, with the reserve.
+            Err(error) if error.is_disk_full() && reserve.release() => {
+                tracing::warn!(%error, "disk is full; started with the reserved space");
+                let opened = Self::open_once(dir, options, control);
+                reserve.hold();
+                opened
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_once(
+        path: &Path,
+        options: StoreOptions,
+        control: FileControl,
+    ) -> Result<(Self, StoreState), StoreError> {
+        let reserve = DiskReserve::new(path, options.reserve_bytes);
+        let dir = DataDir::lock(path)?;
         let path = dir.file(DATA_FILE);
         let (database, state) = if dir.has_data()? {
             let database = open_existing(&path, &control)?;
@@ -88,7 +115,20 @@ impl DiskStorage {
             entries = state.entries.len(),
             "store opened"
         );
-        Ok((Self { dir, path, file_control: control, database: Some(database) }, state))
+        Ok((Self { dir, path, file_control: control, database: Some(database), reserve }, state))
+    }
+
+    /// The space that the data file has on the disk and does not use: what was deleted.
+    pub(super) fn reusable_bytes(&self) -> u64 {
+        let used = || -> Option<u64> {
+            let transaction = self.database.as_ref()?.begin_write().ok()?;
+            let stats = transaction.stats().ok()?;
+            Some(stats.allocated_pages().saturating_mul(stats.page_size() as u64))
+        };
+        // Pages that were never written are holes in the file, and take no space yet.
+        let file =
+            std::fs::metadata(&self.path).map_or(0, |file| file.blocks().saturating_mul(512));
+        used().map_or(0, |used| file.saturating_sub(used))
     }
 
     /// Makes a batch durable and deletes the history up to `floor`.
@@ -292,7 +332,11 @@ fn write_meta(
     Ok(())
 }
 
-fn load(path: &Path, database: &Database, options: StoreOptions) -> Result<StoreState, StoreError> {
+fn load(
+    path: &Path,
+    database: &Database,
+    options: StoreOptions,
+) -> Result<StoreState, StoreError> {
     let loaded = read_all(database).map_err(StoreError::database("read", path))?;
     let bad = |what: &str| StoreError::corrupt(path, what);
     let number = |name: &str| {

@@ -85,6 +85,15 @@ pub enum StoreError {
         /// The cause.
         source: Arc<dyn std::error::Error + Send + Sync>,
     },
+    /// The disk is nearly full: only changes that free space are accepted.
+    #[error(
+        "the disk of {} is full: only deletes are accepted; delete objects, or free space on the disk",
+        path.display()
+    )]
+    DiskFull {
+        /// The data file.
+        path: PathBuf,
+    },
     /// A value is too large.
     #[error("the value of {key} has {size} bytes, more than the {limit} the store takes")]
     TooLarge {
@@ -117,10 +126,31 @@ impl StoreError {
         }
     }
 
+    /// Whether the disk had no space left.
+    pub(super) fn is_disk_full(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => is_full(source),
+            Self::Database { source, .. } => is_full_database(source),
+            Self::Write { source, .. } => {
+                source.downcast_ref::<redb::Error>().is_some_and(is_full_database)
+                    || source.downcast_ref::<Self>().is_some_and(Self::is_disk_full)
+            }
+            _ => false,
+        }
+    }
+
     pub(super) fn corrupt(path: &Path, what: impl Into<String>) -> Self {
         const REMEDY: &str = "restore a backup into a fresh directory";
         Self::Corrupt { path: path.to_owned(), what: what.into(), remedy: REMEDY }
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn is_full_database(error: &redb::Error) -> bool {
+    matches!(error, redb::Error::Io(error) if is_full(error))
 }
 
 /// A transaction failed. None of its operations was applied.

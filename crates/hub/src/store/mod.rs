@@ -14,6 +14,8 @@
 //! - The newest events are kept in memory and on disk: a watch resumes from an older revision, also
 //!   after a restart, and a list can show an older revision.
 //! - An idle watch costs a few hundred bytes. A change wakes only the watches that match it.
+//! - On a nearly full disk only changes that free space are accepted; a reserve makes them, and a
+//!   restart, possible even when nothing is left.
 //! - After a disk failure the transactions of the batch fail, and all later ones until the data
 //!   file is checked or rewritten from memory. Reads and watches continue.
 //!
@@ -31,6 +33,7 @@ mod error;
 #[cfg(test)]
 mod fault_tests;
 mod history;
+mod reserve;
 mod state;
 mod types;
 mod watch;
@@ -130,6 +133,8 @@ impl Store {
             commands,
             writable: Arc::clone(&writable),
             failure: None,
+            low_space: false,
+            next_space_check: None,
         };
         let thread = std::thread::Builder::new().name("hub-store".into());
         let thread = thread

@@ -10,6 +10,7 @@ use super::error::{CommitError, RevisionError};
 use super::history::History;
 use super::types::{
     StoreEntry, StoreEvent, StoreEventKind, StoreOp, StoreOptions, StorePage, TransactionResult,
+    is_larger,
 };
 
 /// The revision of an empty store.
@@ -193,6 +194,14 @@ impl WriteBatch {
         self.events.append(&mut own.events);
         self.changed.extend(own.changed);
         Ok(TransactionResult { revision: self.revision, entries })
+    }
+
+    /// Whether no entry is new or larger than before.
+    pub(super) fn frees_space(&self) -> bool {
+        self.events.iter().all(|event| {
+            event.kind == StoreEventKind::Delete
+                || !is_larger(&event.entry.value, event.previous.as_ref())
+        })
     }
 
     /// The entry of a key after the batch.

@@ -4,19 +4,28 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// How much history a store keeps.
+/// How much history a store keeps, and how much space on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
     /// Number of events kept for watches and for lists of older revisions.
     pub history: usize,
     /// Maximum size of these events besides the live objects.
     pub history_bytes: usize,
+    /// Space kept on the disk for deletes and restarts; 0 for none.
+    pub reserve_bytes: u64,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { history: 100_000, history_bytes: 256 << 20 }
+        Self { history: 100_000, history_bytes: 256 << 20, reserve_bytes: 16 << 20 }
     }
+}
+
+/// Whether a value needs more space than the entry that it replaces. A mark for deletion does not
+/// count.
+pub(super) fn is_larger(value: &Bytes, replaced: Option<&StoreEntry>) -> bool {
+    const DELETION_MARK_BYTES: usize = 256;
+    replaced.is_none_or(|old| value.len() > old.value.len() + DELETION_MARK_BYTES)
 }
 
 /// A key and its value. A clone shares both.
@@ -98,6 +107,14 @@ impl StoreOp {
     pub(super) fn precondition(&self) -> Precondition {
         match self {
             Self::Put { expect, .. } | Self::Delete { expect, .. } => *expect,
+        }
+    }
+
+    /// Whether it needs more space than the entry that it replaces.
+    pub(super) fn grows(&self, found: Option<&StoreEntry>) -> bool {
+        match self {
+            Self::Put { value, .. } => is_larger(value, found),
+            Self::Delete { .. } => false,
         }
     }
 

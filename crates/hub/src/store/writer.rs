@@ -22,6 +22,8 @@ pub(super) const QUEUE_CAPACITY: usize = 4096;
 const BATCH_BYTES: usize = 4 << 20;
 /// Pause after a disk failure.
 const DISK_RETRY_DELAY: Duration = Duration::from_millis(500);
+/// How often the free space is checked, at most.
+const SPACE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The result of a transaction.
 pub(super) type CommitResult = Result<TransactionResult, CommitError>;
@@ -52,6 +54,9 @@ pub(super) struct StoreWriter {
     pub(super) commands: mpsc::Receiver<WriterCommand>,
     pub(super) writable: Arc<AtomicBool>,
     pub(super) failure: Option<DiskFailure>,
+    /// Whether only changes that free space are accepted.
+    pub(super) low_space: bool,
+    pub(super) next_space_check: Option<Instant>,
 }
 
 /// A disk failure. Nothing is written until the data file is recovered.
@@ -117,15 +122,31 @@ impl StoreWriter {
     }
 
     fn commit_batch(&mut self, work: QueuedWork) {
+        self.check_space();
+        let full = self.low_space.then(|| self.disk.as_ref().map(|disk| disk.path().to_owned()));
+        let full = full.flatten();
         let (batch, replies, floor) = {
             let state = self.shared.state.read();
             let mut batch = WriteBatch::new(state.revision);
             let replies: Vec<(oneshot::Sender<CommitResult>, CommitResult)> = work
                 .transactions
                 .into_iter()
-                .map(|PendingTransaction { ops, reply }| (reply, batch.add(&state, &ops)))
+                .map(|PendingTransaction { ops, reply }| {
+                    let grows = || ops.iter().any(|op| op.grows(state.entries.get(op.key())));
+                    let result = match &full {
+                        Some(path) if grows() => {
+                            Err(StoreError::DiskFull { path: path.clone() }.into())
+                        }
+                        _ => batch.add(&state, &ops),
+                    };
+                    (reply, result)
+                })
                 .collect();
-            let floor = state.history.floor_with(batch.events.iter());
+            // The history holds what was deleted. On a full disk that space is needed.
+            let floor = match &full {
+                Some(_) => state.revision,
+                None => state.history.floor_with(batch.events.iter()),
+            };
             (batch, replies, floor)
         };
         let changes = !batch.events.is_empty();
@@ -163,7 +184,65 @@ impl StoreWriter {
             self.failure = None;
             self.writable.store(true, Ordering::Relaxed);
         }
-        disk.write(batch, floor).map_err(|error| self.fail(error, Duration::ZERO))
+        match disk.write(batch, floor) {
+            Ok(()) => Ok(()),
+            Err(error) if error.is_disk_full() => self.survive_full_disk(batch, error),
+            Err(error) => Err(self.fail(error, Duration::ZERO)),
+        }
+    }
+
+    /// Gives up the reserve, and writes the batch again if it only frees space.
+    fn survive_full_disk(
+        &mut self,
+        batch: &WriteBatch,
+        error: StoreError,
+    ) -> Result<(), StoreError> {
+        self.low_space = true;
+        self.next_space_check = Some(Instant::now() + SPACE_CHECK_INTERVAL / 4);
+        let Some(disk) = &mut self.disk else { return Err(error) };
+        let state = self.shared.state.read();
+        // The reserve is for deletes. A refused change usually leaves enough to open the file again.
+        let frees_space = batch.frees_space();
+        let reopened = !frees_space && disk.recover(&state).is_ok();
+        if !reopened && (!disk.reserve().release() || disk.recover(&state).is_err()) {
+            drop(state);
+            return Err(self.fail(error, Duration::ZERO));
+        }
+        let floor = state.revision;
+        drop(state);
+        self.writable.store(false, Ordering::Relaxed);
+        tracing::error!(%error, "disk is full; only deletes are accepted until there is space");
+        if frees_space {
+            let written = disk.write(batch, floor);
+            disk.reserve().hold();
+            return written.map_err(|error| self.fail(error, Duration::ZERO));
+        }
+        Err(StoreError::DiskFull { path: disk.path().to_owned() })
+    }
+
+    /// Compares the free space with the reserve.
+    fn check_space(&mut self) {
+        let Some(disk) = &self.disk else { return };
+        if self.next_space_check.is_some_and(|at| Instant::now() < at) {
+            return;
+        }
+        let started = Instant::now();
+        let low = disk.reserve().is_low(self.low_space, || disk.reusable_bytes());
+        // On a full disk clients wait for the end of it, but checking a large file takes a while.
+        let interval = if low { SPACE_CHECK_INTERVAL / 4 } else { SPACE_CHECK_INTERVAL };
+        self.next_space_check = Some(Instant::now() + interval.max(started.elapsed() * 20));
+        if low != self.low_space {
+            let path = disk.path().display();
+            if low {
+                tracing::error!(%path, "disk is nearly full; only deletes are accepted until there is space");
+            } else {
+                tracing::info!(%path, "disk has space again; all changes are accepted");
+            }
+            self.low_space = low;
+        }
+        if self.failure.is_none() {
+            self.writable.store(!low, Ordering::Relaxed);
+        }
     }
 
     fn fail(&mut self, error: StoreError, took: Duration) -> StoreError {
