@@ -41,6 +41,7 @@ pub mod table;
 
 mod body;
 mod csr_ttl;
+mod data_check;
 mod event_conversion;
 mod event_ttl;
 mod garbage_collector;
@@ -52,5 +53,6 @@ mod strategy;
 mod sweep;
 mod unreadable_entries;
 
+pub use data_check::{DataCheck, check_data};
 pub use hub::Hub;
 pub use startup::{HubConfig, StartError, namespace_object};

@@ -122,7 +122,24 @@ async fn a_backup_can_be_restored() {
     assert!(pools(&other).await.get("master").await.unwrap().spec.paused == Some(true));
     let token = machinist(&["hub", "token", "--data-dir", other_text, "--role", "viewer"]);
     assert!(String::from_utf8(token.stdout).unwrap().trim().contains('.'));
+    let check = || machinist(&["hub", "check", "--data-dir", other_text]);
+    let running = check();
+    assert_eq!(running.status.code(), Some(1), "the hub is running");
+    assert!(String::from_utf8_lossy(&running.stderr).contains("in use by"));
     up.stop();
+
+    let output = check();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("all checksums match"), "{text}");
+    let store = machinist::data_dir::DataDirectory::at(other.clone()).store().join("store.redb");
+    let mut bytes = fs::read(&store).unwrap();
+    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes.iter_mut().take(used).skip(4096).step_by(512).for_each(|byte| *byte ^= 1);
+    fs::write(&store, bytes).unwrap();
+    let output = check();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.contains("store.redb") && text.contains("damaged"), "{text}");
 }
 
 #[test]

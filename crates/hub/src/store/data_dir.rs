@@ -5,12 +5,15 @@
 //! FORMAT      the format version of the directory
 //! store.redb  the data (store.redb.new while it is written)
 //! REVISION    a revision that the data have reached; older data are rejected
+//! RESERVE     space that is given up when the disk is full
 //! ```
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
 
 use super::error::StoreError;
 
@@ -88,7 +91,7 @@ impl DataDir {
 
     /// Records a durable revision.
     pub(super) fn write_revision(&self, revision: u64) -> Result<(), StoreError> {
-        self.write_marker_file(REVISION_FILE, &format!("{revision}\n"))
+        self.write_marker_file(REVISION_FILE, &revision_text(revision))
     }
 
     /// Fails if the data are older than the recorded revision. redb falls back to the previous
@@ -96,9 +99,14 @@ impl DataDir {
     pub(super) fn check_revision(&self, revision: u64) -> Result<(), StoreError> {
         const REMEDY: &str = "restore a backup into a fresh directory, \
             or remove the file REVISION to go on with what is there";
-        let known = match std::fs::read_to_string(self.file(REVISION_FILE)) {
-            Ok(text) => text.trim().parse::<u64>().unwrap_or(0),
-            Err(_) => 0,
+        let path = self.file(REVISION_FILE);
+        let known = match std::fs::read(&path) {
+            Ok(bytes) => parse_revision_text(&bytes).ok_or_else(|| {
+                let what = "its checksum does not match".to_owned();
+                StoreError::Corrupt { path, what, remedy: REMEDY }
+            })?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(StoreError::io("read", &path)(error)),
         };
         if revision < known {
             let what = format!("it is at revision {revision}, and was at {known}");
@@ -154,6 +162,23 @@ impl DataDir {
     }
 }
 
+/// A revision with a checksum: a smaller number would let older data pass.
+fn revision_text(revision: u64) -> String {
+    let digest = Sha256::digest(revision.to_string());
+    format!("{revision} sha256:{}\n", crate::hex::encode(&digest[..8]))
+}
+
+/// Parses the text of a revision. Earlier versions wrote it without a checksum.
+fn parse_revision_text(bytes: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (number, rest) =
+        text.trim_end_matches('\n').split_once(' ').unwrap_or((text.trim_end(), ""));
+    let revision: u64 = number.parse().ok()?;
+    let canonical = revision.to_string() == number;
+    let checked = rest.is_empty() || text == revision_text(revision);
+    (canonical && checked).then_some(revision)
+}
+
 fn check_format(path: &Path, text: &str) -> Result<(), StoreError> {
     match text.parse::<u32>() {
         Ok(FORMAT_VERSION) => Ok(()),
@@ -189,5 +214,31 @@ fn read_lock_holder(lock: &mut File) -> String {
     match read {
         Ok(1..) => text,
         _ => "another process".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_have_a_checksum() {
+        let text = revision_text(1234);
+        assert_eq!(parse_revision_text(text.as_bytes()), Some(1234));
+        assert_eq!(parse_revision_text(b"1234\n"), Some(1234), "as earlier versions wrote it");
+        for bad in ["", "x", "-1", "12 34", "1234 sha256:00"] {
+            assert_eq!(parse_revision_text(bad.as_bytes()), None, "{bad:?}");
+        }
+        for place in 0..text.len() {
+            for bit in 0..8 {
+                let mut flipped = text.clone().into_bytes();
+                flipped[place] ^= 1 << bit;
+                let found = parse_revision_text(&flipped);
+                assert!(
+                    found.is_none_or(|found| found == 1234),
+                    "byte {place} bit {bit}: {found:?}"
+                );
+            }
+        }
     }
 }

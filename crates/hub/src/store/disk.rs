@@ -236,7 +236,7 @@ fn open_existing(path: &Path, control: &FileControl) -> Result<Database, StoreEr
         .map_err(open_error(path))
 }
 
-fn open_error(path: &Path) -> impl FnOnce(DatabaseError) -> StoreError {
+pub(super) fn open_error(path: &Path) -> impl FnOnce(DatabaseError) -> StoreError {
     let path = path.to_owned();
     move |error| match error {
         DatabaseError::Storage(redb::StorageError::Io(error)) => match error.kind() {
@@ -332,7 +332,7 @@ fn write_meta(
     Ok(())
 }
 
-fn load(
+pub(super) fn load(
     path: &Path,
     database: &Database,
     options: StoreOptions,

@@ -36,6 +36,7 @@ mod history;
 mod reserve;
 mod state;
 mod types;
+mod verify;
 mod watch;
 mod writer;
 
@@ -56,6 +57,7 @@ pub use types::{
     Precondition, StoreEntry, StoreEvent, StoreEventKind, StoreOp, StoreOptions, StorePage,
     TransactionResult,
 };
+pub use verify::VerifiedStore;
 pub use watch::StoreWatch;
 
 use data_file::FileControl;
@@ -273,6 +275,15 @@ impl Store {
     /// The directory then contains no store.
     pub fn restore(from: &Path, dir: &Path) -> Result<(), StoreError> {
         backup::restore(from, dir)
+    }
+
+    /// Verifies a data directory that no process uses, without changing its data.
+    ///
+    /// # Errors
+    /// The directory is in use, its data are damaged or of a newer format, or the disk fails. The
+    /// error names the file.
+    pub fn verify(dir: &Path) -> Result<VerifiedStore, StoreError> {
+        verify::verify(dir)
     }
 
     /// Commits the queued transactions, then closes the store and its directory. Later commits of

@@ -15,6 +15,7 @@ use machinist_core::duration::parse_duration;
 use machinist_hub::store::Store;
 use serde_json::{Value, json};
 
+use super::hub_check::HubCheck;
 use super::up::DataDirArgs;
 use super::{CommandOutcome, output};
 use crate::durable_file;
@@ -24,6 +25,7 @@ use crate::durable_file;
 pub(super) enum HubCommand {
     Backup(Backup),
     Restore(Restore),
+    Check(HubCheck),
     Token(HubTokenArgs),
 }
 
@@ -32,6 +34,7 @@ impl HubCommand {
         match self {
             Self::Backup(command) => command.run(),
             Self::Restore(command) => command.run(),
+            Self::Check(command) => command.run(),
             Self::Token(command) => command.run(),
         }
     }

@@ -29,6 +29,7 @@ mod generate;
 mod generate_inputs;
 mod get;
 mod hub;
+mod hub_check;
 mod ignition;
 mod join;
 mod label;

@@ -64,7 +64,7 @@ pub(crate) const HUB: Table = &[
     ("name_validation", ""),
     ("object_limits", ""),
     ("random", ""),
-    ("store", ""),
+    ("store", "hex"),
     ("auth", "hex random"),
     // Objects and requests, as pure functions.
     ("built_in", "kind_registry"),
@@ -84,6 +84,7 @@ pub(crate) const HUB: Table = &[
     ("patch", "object_limits schema status"),
     ("selector", "kind_registry name_validation schema status"),
     ("strategy", "auth kind_registry object object_limits status"),
+    ("data_check", "object store"),
     ("quotas", "auth kind_registry object status store"),
     // The hub: store, kinds and state that its parts share.
     ("hub", "admission audit auth body kind_registry metrics object quotas store unreadable_entries"),
