@@ -90,7 +90,7 @@ mod tests {
         StoreEntry { key: key.into(), value: event.to_string().into(), created: 1, revision }
     }
 
-    fn keys(entries: Vec<StoreEntry>) -> Vec<String> {
+    fn keys(entries: &[StoreEntry]) -> Vec<String> {
         entries.iter().map(|entry| entry.key.to_string()).collect()
     }
 
@@ -121,8 +121,8 @@ mod tests {
         // The second one is written again after half an hour.
         assert!(times.expired(vec![future("a", 2), old("b", 4)], time(31)).is_empty());
         let found = times.expired(vec![future("a", 2), old("b", 4)], time(62));
-        assert_eq!(keys(found), ["a"]);
-        assert_eq!(keys(times.expired(vec![old("b", 4)], time(92))), ["b"]);
+        assert_eq!(keys(&found), ["a"]);
+        assert_eq!(keys(&times.expired(vec![old("b", 4)], time(92))), ["b"]);
     }
 
     #[test]

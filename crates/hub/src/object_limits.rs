@@ -148,7 +148,7 @@ mod tests {
 
     fn nested(depth: usize) -> Value {
         let wrap = |inner: Value, level: usize| {
-            if level % 2 == 0 { json!([inner]) } else { json!({"a": inner}) }
+            if level.is_multiple_of(2) { json!([inner]) } else { json!({"a": inner}) }
         };
         (0..depth).fold(Value::Null, |inner, level| {
             let mut outer = wrap(Value::Null, level);
