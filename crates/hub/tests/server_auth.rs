@@ -96,6 +96,47 @@ async fn a_machine_writes_only_its_own_objects() {
     assert_eq!(nodes.list(&own).await.unwrap().items.len(), 1);
 }
 
+/// A machine named like the controller must not be able to hold, renew or remove the controller's lease.
+#[tokio::test]
+async fn a_machine_named_like_the_controller_does_not_get_its_lease() {
+    let name = "machine-config-controller";
+    let server = TestHub::start().await;
+    let machine = server.hub.router_as(UserInfo::node(name));
+    let leases =
+        |namespace: &str| format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    let lease = |name: &str| {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+            "spec": {"holderIdentity": "intruder", "leaseDurationSeconds": 3600},
+        })
+        .to_string()
+    };
+    let json = [("content-type", "application/json")];
+    let merge = [("content-type", "application/merge-patch+json")];
+    let held = lease(name).replace("intruder", "controller");
+    let (code, _) = server.send("POST", &leases("kube-system"), &json, held).await;
+    assert_eq!(code.as_u16(), 201, "the controller's own lease");
+    let (taken, free) = (format!("{}/{name}", leases("kube-system")), leases("default"));
+    let table = [
+        ("GET", taken.clone(), &json, String::new(), 403),
+        ("PUT", taken.clone(), &json, lease(name), 403),
+        ("PATCH", taken.clone(), &merge, r#"{"spec":{"holderIdentity":"intruder"}}"#.into(), 403),
+        ("DELETE", taken.clone(), &json, String::new(), 403),
+        ("DELETE", leases("kube-system"), &json, String::new(), 403),
+        ("POST", free.clone(), &json, lease(name), 403),
+        ("PUT", format!("{free}/{name}"), &json, lease(name), 403),
+        ("POST", leases("kube-node-lease"), &json, lease("other"), 403),
+        ("POST", leases("kube-node-lease"), &json, lease(name), 201),
+        ("PATCH", format!("{}/{name}", leases("kube-node-lease")), &merge, "{}".into(), 200),
+    ];
+    for (method, path, headers, body, expected) in table {
+        let (code, response) = send(machine.clone(), method, &path, headers, body).await;
+        assert_eq!(code.as_u16(), expected, "{method} {path}: {response}");
+    }
+    let (_, held) = server.send("GET", &taken, &[], String::new()).await;
+    assert_eq!(held["spec"]["holderIdentity"], "controller");
+}
+
 fn signing_request(user: &str) -> (KeyPair, CertificateSigningRequest) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name = DistinguishedName::new();

@@ -68,6 +68,8 @@ pub struct PolicyRule {
     pub resources: Vec<String>,
     /// Which objects.
     pub names: ResourceNames,
+    /// The only namespace that the rule covers; `None` means all.
+    pub namespace: Option<String>,
 }
 
 impl PolicyRule {
@@ -87,7 +89,14 @@ impl PolicyRule {
             group: group.to_owned(),
             resources: words(resources),
             names,
+            namespace: None,
         }
+    }
+
+    /// Limits the rule to one namespace.
+    #[must_use]
+    pub fn in_namespace(self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()), ..self }
     }
 
     fn authorize(&self, user: &UserInfo, attributes: &RequestAttributes) -> AuthorizationDecision {
@@ -95,7 +104,8 @@ impl PolicyRule {
         let fits = user.is_in_group(&self.user_group)
             && has(&self.verbs, &attributes.verb)
             && (self.group == "*" || self.group == attributes.group)
-            && has(&self.resources, &attributes.resource_with_subresource());
+            && has(&self.resources, &attributes.resource_with_subresource())
+            && (self.namespace.is_none() || self.namespace == attributes.namespace);
         if !fits {
             return AuthorizationDecision::Deny;
         }
@@ -124,6 +134,9 @@ pub struct Authorizer {
 /// The read-only verbs.
 pub const READ_VERBS: &str = "get list watch";
 
+/// The namespace of the machines' own leases.
+pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
+
 const CSR_GROUP: &str = "certificates.k8s.io";
 const CSR_RESOURCE: &str = "certificatesigningrequests";
 
@@ -147,13 +160,15 @@ impl Authorizer {
                 "nodes/status",
                 ResourceNames::OwnNode,
             ),
+            // Leases elsewhere elect leaders: a machine that is named like one would take its place.
             PolicyRule::new(
                 NODE_GROUP,
                 "get list watch create update patch delete",
                 "coordination.k8s.io",
                 "leases",
                 ResourceNames::OwnNode,
-            ),
+            )
+            .in_namespace(NODE_LEASE_NAMESPACE),
             PolicyRule::new(CONTROLLER_GROUP, "*", "*", "*", ResourceNames::Any),
         ];
         for group in ["", "events.k8s.io"] {
@@ -238,7 +253,7 @@ mod tests {
         }
     }
 
-    /// `verb resource.group[/sub] [name]`
+    /// `verb resource.group[/sub] [[namespace:]name]`
     fn attributes(text: &str) -> RequestAttributes {
         let mut words = text.split(' ').map(ToOwned::to_owned);
         let verb = words.next().unwrap();
@@ -248,13 +263,21 @@ mod tests {
             None => (full, String::new()),
         };
         let (resource, group) = full.split_once('.').unwrap_or((&full, ""));
+        let (namespace, name) = match words.next() {
+            None => (None, None),
+            Some(text) => match text.split_once(':') {
+                Some((namespace, "")) => (Some(namespace.to_owned()), None),
+                Some((namespace, name)) => (Some(namespace.to_owned()), Some(name.to_owned())),
+                None => (None, Some(text)),
+            },
+        };
         RequestAttributes {
             verb,
             group: group.to_owned(),
             resource: resource.to_owned(),
             subresource,
-            namespace: None,
-            name: words.next(),
+            namespace,
+            name,
         }
     }
 
@@ -299,8 +322,13 @@ mod tests {
             (NODE_GROUP, "get secrets a", Deny),
             (NODE_GROUP, "list things.g.io", Allow),
             (NODE_GROUP, "patch things.g.io a", Deny),
-            (NODE_GROUP, "update leases.coordination.k8s.io a", Allow),
-            (NODE_GROUP, "update leases.coordination.k8s.io b", Deny),
+            (NODE_GROUP, "update leases.coordination.k8s.io kube-node-lease:a", Allow),
+            (NODE_GROUP, "create leases.coordination.k8s.io kube-node-lease:", Allow),
+            (NODE_GROUP, "update leases.coordination.k8s.io kube-node-lease:b", Deny),
+            (NODE_GROUP, "update leases.coordination.k8s.io system:a", Deny),
+            (NODE_GROUP, "create leases.coordination.k8s.io system:", Deny),
+            (NODE_GROUP, "delete leases.coordination.k8s.io system:a", Deny),
+            (NODE_GROUP, "list leases.coordination.k8s.io a", Deny),
             (NODE_GROUP, "create events", Allow),
             (NODE_GROUP, "create certificatesigningrequests.certificates.k8s.io", Allow),
             (BOOTSTRAP_GROUP, "create certificatesigningrequests.certificates.k8s.io", Allow),
