@@ -2,7 +2,7 @@
 //!
 //! It knows neither of them: [`crate::startup`] builds a hub and runs its loops.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ pub(crate) struct HubInner {
     pub(crate) audit: AuditLog,
     pub(crate) metrics: HubMetrics,
     pub(crate) ca: Option<CertificateAuthority>,
+    pub(crate) reserved_node_names: BTreeSet<String>,
     pub(crate) version: String,
     pub(crate) revision_wait: Duration,
     pub(crate) openapi: OpenApiCache,

@@ -47,6 +47,7 @@ mod event_ttl;
 mod garbage_collector;
 mod hex;
 mod quotas;
+mod machines;
 mod signer;
 mod startup;
 mod strategy;

@@ -3,12 +3,25 @@
 //!
 //! A background task of [`crate::Hub`]; [`crate::auth::csr`] makes the decisions.
 
-use crate::auth::certificates::CertificateAuthority;
-use crate::auth::csr::{CsrDecision, apply_decision, decide};
-use crate::hub::{Hub, now_rfc3339};
-use crate::object;
-use crate::store::{Precondition, RevisionError, StoreEntry, StoreEventKind, StoreOp, StoreWatch};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
 
+use crate::auth::certificates::{CertificateAuthority, CertificateInfo};
+use crate::auth::csr::{CsrDecision, CsrFacts, apply_decision, decide, machine_name};
+use crate::auth::machine::CertificateGrant;
+use crate::auth::tokens::{self, TokenRecord};
+use crate::hub::{Hub, now_rfc3339};
+use crate::machines::StoredMachine;
+use crate::object;
+use crate::store::{
+    CommitError, Precondition, RevisionError, StoreEntry, StoreEventKind, StoreOp, StoreWatch,
+};
+
+/// How often a decision is repeated after conflicting writes of the token or the machine's record.
+const MAX_ATTEMPTS: usize = 10;
+/// Key prefix of Nodes in the store.
+const NODE_PREFIX: &str = "/core/nodes/-/";
 /// Key prefix of CSRs in the store.
 const CSR_PREFIX: &str = "/certificates.k8s.io/certificatesigningrequests/-/";
 
@@ -48,21 +61,103 @@ async fn list_and_watch(hub: &Hub, ca: &CertificateAuthority) -> Result<StoreWat
 
 async fn reconcile(hub: &Hub, ca: &CertificateAuthority, entry: &StoreEntry) {
     let Ok(object) = object::decode(&entry.value, entry.revision) else { return };
-    let step = decide(&object);
-    let Some(new) = apply_decision(&step, &object, ca, &now_rfc3339()) else { return };
-    let Ok(value) = object::encode(&new) else { return };
-    let expect = Precondition::Revision(entry.revision);
-    let op = StoreOp::Put { key: entry.key.to_string(), value, expect };
-    match hub.store().commit(vec![op]).await {
-        Ok(_) => log_decision(&step, object::metadata_str(&object, "name")),
-        // On a conflict the other write triggers another reconcile.
-        Err(error) => tracing::debug!(%error, "signer write failed"),
+    for _ in 0..MAX_ATTEMPTS {
+        let known = KnownFacts::read(hub, &object);
+        let step = decide(&object, &known.facts(), &hub.inner.reserved_node_names);
+        let Some(new) = apply_decision(&step, &object, ca, &now_rfc3339()) else { return };
+        let Ok(value) = object::encode(&new) else { return };
+        let expect = Precondition::Revision(entry.revision);
+        let mut ops = vec![StoreOp::Put { key: entry.key.to_string(), value, expect }];
+        // All or nothing: whoever sees the certificate can use it, and no token is used too often.
+        ops.extend(known.ops(&step, &new));
+        match hub.store().commit(ops).await {
+            Ok(_) => return log_decision(&step, object::metadata_str(&object, "name")),
+            // Another write of the CSR triggers another reconcile.
+            Err(CommitError::Conflict { op: 0, .. }) => return,
+            Err(CommitError::Conflict { .. }) => {}
+            Err(error) => return tracing::warn!(%error, "signer write failed"),
+        }
     }
+}
+
+/// What the store knows about the requester and the machine of a CSR.
+struct KnownFacts {
+    /// The bootstrap token of the request, with its key and revision.
+    token: Option<(String, u64, TokenRecord)>,
+    machine: Option<(String, StoredMachine)>,
+    node_exists: bool,
+    now: i64,
+}
+
+impl KnownFacts {
+    fn read(hub: &Hub, csr: &Value) -> Self {
+        let (store, now) = (hub.store(), jiff::Timestamp::now().as_second());
+        let id = csr["spec"]["username"].as_str().and_then(tokens::bootstrap_token_id);
+        let token = id.and_then(|id| {
+            let key = format!("{}{id}", tokens::TOKEN_KEY_PREFIX);
+            let entry = store.get(&key)?;
+            let record: TokenRecord = serde_json::from_slice(&entry.value).ok()?;
+            (!record.is_expired(now)).then_some((key, entry.revision, record))
+        });
+        // The name comes from the request: only a valid one is used as a part of a key.
+        let name = machine_name(csr).filter(|name| !name.is_empty() && !name.contains('/'));
+        let node_exists =
+            name.as_ref().is_some_and(|name| store.get(&format!("{NODE_PREFIX}{name}")).is_some());
+        let machine = name.map(|name| {
+            let stored = StoredMachine::read(store, &name);
+            (name, stored)
+        });
+        Self { token, machine, node_exists, now }
+    }
+
+    fn facts(&self) -> CsrFacts<'_> {
+        let record = self.machine.as_ref().map(|(_, stored)| &stored.record);
+        CsrFacts {
+            token: self.token.as_ref().map(|(_, _, record)| record),
+            node_exists: self.node_exists,
+            has_live_certificate: record.is_some_and(|it| it.has_live_certificate(self.now)),
+            roles: record.map(|record| record.roles.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// The writes that belong to a signed certificate: the machine's record, and the use of the token.
+    fn ops(&self, step: &CsrDecision, signed: &Value) -> Vec<StoreOp> {
+        let (CsrDecision::ApproveAndSign(grant) | CsrDecision::Sign(Some(grant))) = step else {
+            return Vec::new();
+        };
+        let Some(info) = certificate_info(signed) else { return Vec::new() };
+        let mut ops = Vec::new();
+        if let Some((name, stored)) = &self.machine {
+            let new = stored.record.clone().after_signing(grant, info.not_before, info.not_after);
+            ops.extend(stored.replace_with(name, &new));
+        }
+        // A request that an administrator approved is not a use of the token.
+        let is_token_use = matches!(step, CsrDecision::ApproveAndSign(CertificateGrant::New(_)));
+        if let Some((key, revision, record)) = self.token.as_ref().filter(|_| is_token_use) {
+            let mut record = record.clone();
+            if let Some(binding) = &mut record.bootstrap {
+                binding.uses = binding.uses.saturating_add(1);
+            }
+            if let Ok(value) = serde_json::to_vec(&record) {
+                let expect = Precondition::Revision(*revision);
+                ops.push(StoreOp::Put { key: key.clone(), value: value.into(), expect });
+            }
+        }
+        ops
+    }
+}
+
+/// The validity of the certificate in a signed CSR; `None` if signing failed.
+fn certificate_info(csr: &Value) -> Option<CertificateInfo> {
+    let pem = STANDARD.decode(csr["status"]["certificate"].as_str()?).ok()?;
+    CertificateInfo::parse(std::str::from_utf8(&pem).ok()?).ok()
 }
 
 fn log_decision(step: &CsrDecision, name: &str) {
     match step {
         CsrDecision::Fail(reason) => tracing::warn!(name, reason, "CSR failed"),
+        CsrDecision::Deny(reason) => tracing::warn!(name, reason, "CSR denied"),
+        CsrDecision::Hold(reason) => tracing::warn!(name, reason, "CSR waits for approval"),
         _ => tracing::info!(name, "CSR signed"),
     }
 }

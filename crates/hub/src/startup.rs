@@ -2,7 +2,7 @@
 //!
 //! The only module that knows both the hub and its loops. Called by `machinist up` and by tests.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ pub struct HubConfig {
     pub audit: AuditLog,
     /// The CA that signs client certificates. Without it the hub signs no requests.
     pub ca: Option<CertificateAuthority>,
+    /// Names that no machine may have: those of the system's components and of their leases.
+    pub reserved_node_names: BTreeSet<String>,
     /// The version that `/version` reports.
     pub version: String,
     /// How long a request waits for a future revision. `None` means 3 s, as in kube-apiserver.
@@ -104,6 +106,7 @@ impl Hub {
             authorizer: Authorizer::new(config.rules),
             audit: config.audit,
             ca: config.ca,
+            reserved_node_names: config.reserved_node_names,
             version: config.version,
             revision_wait: config.revision_wait.unwrap_or(DEFAULT_REVISION_WAIT),
             openapi: OpenApiCache::default(),

@@ -38,6 +38,13 @@ impl ApiError {
         Self::new(404, "NotFound", message).with_details(details(&kind.group, &kind.plural, name))
     }
 
+    /// 404: one of the hub's own resources does not exist. The hint says where to look.
+    #[must_use]
+    pub fn named_not_found(resource: &str, name: &str, hint: &str) -> Self {
+        let message = format!("{resource} \"{name}\" not found: {hint}");
+        Self::new(404, "NotFound", message).with_details(details("machinist", resource, name))
+    }
+
     /// 409: an object has that name already.
     #[must_use]
     pub fn already_exists(kind: &ResourceKind, name: &str) -> Self {

@@ -157,21 +157,62 @@ fn signing_request(user: &str) -> (KeyPair, CertificateSigningRequest) {
     (key, serde_json::from_value(csr).unwrap())
 }
 
+/// Creates a token and returns the whole response.
+async fn create_token(server: &TestHub, options: Value) -> Value {
+    let (code, made) = server.send("POST", "/machinist/v1/tokens", &[], options.to_string()).await;
+    assert_eq!(code.as_u16(), 201, "{made}");
+    made
+}
+
+/// The user of a bootstrap token with these options.
+async fn bootstrap_user(server: &TestHub, mut options: Value) -> UserInfo {
+    options["role"] = "bootstrap".into();
+    let made = create_token(server, options).await;
+    let user = format!("system:bootstrap:{}", made["id"].as_str().unwrap());
+    UserInfo::new(user, ["system:bootstrappers".to_owned()])
+}
+
+/// Requests a certificate and waits until the hub has decided: `signed`, or why not.
+async fn request_certificate(server: &TestHub, user: UserInfo, name: &str, pool: &str) -> String {
+    let requests: Api<CertificateSigningRequest> = Api::all(server.client_as(user));
+    let (_, mut csr) = signing_request(&format!("system:node:{name}"));
+    let roles = ("machinist.dev/node-roles".to_owned(), pool.to_owned());
+    csr.metadata.annotations = Some([roles].into());
+    let made = requests.create(&PostParams::default(), &csr).await.unwrap();
+    let name = made.metadata.name.unwrap();
+    let mut result = String::new();
+    support::wait_until("the hub has decided", async || {
+        let found = requests.get(&name).await.unwrap();
+        let pending = found.metadata.annotations.unwrap_or_default();
+        let status = found.status.unwrap_or_default();
+        if let Some(reason) = pending.get("machinist.dev/approval-pending") {
+            result = format!("pending: {reason}");
+        } else if status.certificate.is_some() {
+            result = "signed".into();
+        } else if let Some(condition) = status.conditions.unwrap_or_default().first() {
+            result = format!("{}: {}", condition.type_, condition.message.clone().unwrap());
+        }
+        !result.is_empty()
+    })
+    .await;
+    result
+}
+
 #[tokio::test]
 async fn a_new_machine_gets_its_certificate() {
     let server = TestHub::start().await;
-    let bootstrap = UserInfo::new("system:bootstrap:x", ["system:bootstrappers".to_owned()]);
-    let requests: Api<CertificateSigningRequest> = Api::all(server.client_as(bootstrap));
+    let bootstrap = bootstrap_user(&server, json!({})).await;
+    let requests: Api<CertificateSigningRequest> = Api::all(server.client_as(bootstrap.clone()));
     let (_, csr) = signing_request("system:node:a");
     let made = requests.create(&PostParams::default(), &csr).await.unwrap();
-    assert_eq!(made.spec.username.as_deref(), Some("system:bootstrap:x"));
+    assert_eq!(made.spec.username, Some(bootstrap.user));
     let name = made.metadata.name.unwrap();
     support::wait_until("the CSR is signed", async || {
         let found = requests.get(&name).await.unwrap();
         found.status.and_then(|status| status.certificate).is_some()
     })
     .await;
-    let other = UserInfo::new("system:bootstrap:y", ["system:bootstrappers".to_owned()]);
+    let other = bootstrap_user(&server, json!({})).await;
     let others: Api<CertificateSigningRequest> = Api::all(server.client_as(other));
     assert_eq!(status(others.get(&name).await.unwrap_err()).0, 403);
     let (_, csr) = signing_request("system:node:b");
@@ -183,6 +224,100 @@ async fn a_new_machine_gets_its_certificate() {
         found.status.and_then(|status| status.certificate).is_none(),
         "not for another machine"
     );
+}
+
+/// A bootstrap token must not be enough to become a machine that exists.
+#[tokio::test]
+async fn a_bootstrap_token_does_not_take_over_a_machine() {
+    let server = TestHub::start().await;
+    let token = bootstrap_user(&server, json!({})).await;
+    let request = async |user: &UserInfo, name: &str| {
+        request_certificate(&server, user.clone(), name, "worker").await
+    };
+    assert_eq!(request(&token, "w1").await, "signed");
+    // It has a certificate, but no Node yet.
+    let found = request(&token, "w1").await;
+    assert!(found.contains("certificate that is still valid"), "{found}");
+    // A Node that an administrator created, without any certificate.
+    let (code, _) =
+        server.send("POST", "/api/v1/nodes", &[], node_json("w2", &["worker"]).to_string()).await;
+    assert_eq!(code.as_u16(), 201);
+    let found = request(&token, "w2").await;
+    for part in [
+        "pending: Node w2 exists already",
+        "machinist hub token --role bootstrap --replace w2",
+        "kubectl certificate approve",
+    ] {
+        assert!(found.contains(part), "{found}");
+    }
+    for name in ["machine-config-controller", "W3", "w3/x", "-w3"] {
+        let found = request(&token, name).await;
+        assert!(found.starts_with("Denied: the machine name"), "{name}: {found}");
+    }
+    let replacing = bootstrap_user(&server, json!({"replaces": "w2"})).await;
+    let found = request(&replacing, "w4").await;
+    assert!(found.starts_with("Denied: the token is for machines named w2"), "{found}");
+    assert_eq!(request(&replacing, "w2").await, "signed");
+    let found = request(&replacing, "w2").await;
+    assert!(found.starts_with("Denied: the token was used 1 times"), "{found}");
+}
+
+#[tokio::test]
+async fn a_bootstrap_token_is_good_for_what_it_was_made_for() {
+    let server = TestHub::start().await;
+    let bound = json!({"pools": ["infra"], "nodeName": "i*", "maxUses": 2});
+    let token = bootstrap_user(&server, bound).await;
+    let table = [
+        ("i1", "worker", "Denied: the token is for pool infra, not for worker"),
+        ("i1", "infra,master", "Denied: the token is for pool infra, not for master"),
+        ("x1", "infra", "Denied: the token is for machines named i*"),
+        ("i1", "infra", "signed"),
+        ("i2", "", "signed"),
+        ("i3", "infra", "Denied: the token was used 2 times"),
+    ];
+    for (name, pool, expected) in table {
+        let found = request_certificate(&server, token.clone(), name, pool).await;
+        assert!(found.starts_with(expected), "{name} {pool}: {found}");
+    }
+    // A token that was revoked after the request was made with it.
+    let gone = UserInfo::new("system:bootstrap:gone", ["system:bootstrappers".to_owned()]);
+    let found = request_certificate(&server, gone, "i4", "infra").await;
+    assert!(found.starts_with("Denied: the token has expired or was revoked"), "{found}");
+}
+
+/// Many machines that join at once with one token do not use it more often than allowed.
+#[tokio::test]
+async fn a_token_is_not_used_too_often_by_requests_at_the_same_time() {
+    let server = TestHub::start().await;
+    let token = bootstrap_user(&server, json!({"maxUses": 5})).await;
+    let requests = (0..20).map(|index| {
+        let (server, user) = (&server, token.clone());
+        async move { request_certificate(server, user, &format!("w{index}"), "worker").await }
+    });
+    let results = futures::future::join_all(requests).await;
+    let signed = results.iter().filter(|result| *result == "signed").count();
+    assert_eq!(signed, 5, "{results:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_is_renewed_only_by_its_machine_and_with_its_node() {
+    let server = TestHub::start().await;
+    let machine = UserInfo::node("a");
+    let found = request_certificate(&server, machine.clone(), "a", "").await;
+    assert!(
+        found.starts_with("pending: a certificate is renewed only while Node a exists"),
+        "{found}"
+    );
+    let router = server.hub.router_as(machine.clone());
+    let node = node_json("a", &[]).to_string();
+    assert_eq!(send(router, "POST", "/api/v1/nodes", &[], node).await.0.as_u16(), 201);
+    assert_eq!(request_certificate(&server, machine, "a", "").await, "signed");
+}
+
+fn node_json(name: &str, roles: &[&str]) -> Value {
+    let labels: serde_json::Map<String, Value> =
+        roles.iter().map(|role| (format!("node-role.kubernetes.io/{role}"), "".into())).collect();
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
 }
 
 #[tokio::test]

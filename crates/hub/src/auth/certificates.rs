@@ -22,8 +22,9 @@ use crate::random::{self, RandomError};
 const CA_DAYS: i64 = 3650;
 /// Validity of server and user certificates.
 const LEAF_DAYS: i64 = 365;
-/// Tolerated clock skew of other machines.
-const CLOCK_SKEW: Duration = Duration::minutes(5);
+/// Tolerated clock skew of other machines: certificates are valid from this long before they are issued.
+pub const CLOCK_SKEW_SECONDS: i64 = 300;
+const CLOCK_SKEW: Duration = Duration::seconds(CLOCK_SKEW_SECONDS);
 
 /// Why a certificate cannot be made or read.
 #[derive(Debug, thiserror::Error)]

@@ -1,14 +1,18 @@
 //! Decides which certificate signing requests (CSRs) are approved and signed.
 //!
-//! A machine gets its first certificate with a bootstrap token and renews it with that certificate.
-//! All other CSRs wait for `kubectl certificate approve`. Pure but for the signing; called by
-//! `crate::signer`.
+//! A machine gets its first certificate with a bootstrap token, within what the token is for, and renews it with that
+//! certificate. A name that is in use needs an administrator, and so do all other CSRs: `kubectl certificate approve`.
+//! Pure but for the signing; called by `crate::signer`.
+
+use std::collections::BTreeSet;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::certificates::{CertificateAuthority, SigningRequest};
+use super::machine::{self, APPROVAL_PENDING_ANNOTATION, CertificateGrant, ROLES_ANNOTATION};
+use super::tokens::TokenRecord;
 use super::{BOOTSTRAP_GROUP, NODE_GROUP, NODE_USER_PREFIX};
 
 /// Signer name of machine client certificates.
@@ -27,16 +31,44 @@ pub enum CsrDecision {
     /// Nothing: it is finished, or for another signer.
     Ignore,
     /// Approve it, then sign it.
-    ApproveAndSign,
-    /// Sign it: an administrator approved it.
-    Sign,
+    ApproveAndSign(CertificateGrant),
+    /// Sign it: an administrator approved it. A machine's certificate comes with a grant.
+    Sign(Option<CertificateGrant>),
+    /// Leave it to an administrator. The text says why, and what the administrator can do.
+    Hold(String),
+    /// Deny it: the token is not for this machine. The text says why.
+    Deny(String),
     /// Mark it failed: it can never be signed. The text says why.
     Fail(String),
 }
 
-/// Decides what to do with a CSR.
+/// What a decision depends on besides the CSR.
+#[derive(Debug, Default)]
+pub struct CsrFacts<'a> {
+    /// The bootstrap token that the request was made with; `None` if it expired or was revoked, or if the requester is
+    /// somebody else.
+    pub token: Option<&'a TokenRecord>,
+    /// Whether the machine has a Node.
+    pub node_exists: bool,
+    /// Whether the machine has a certificate that has not expired and was not revoked.
+    pub has_live_certificate: bool,
+    /// The roles that the machine was given before.
+    pub roles: BTreeSet<String>,
+}
+
+/// The machine that a CSR asks a certificate for, if it does.
 #[must_use]
-pub fn decide(csr: &Value) -> CsrDecision {
+pub fn machine_name(csr: &Value) -> Option<String> {
+    if csr["spec"]["signerName"] != MACHINE_SIGNER {
+        return None;
+    }
+    let user = parse_request(csr).ok()?.user;
+    user.strip_prefix(NODE_USER_PREFIX).map(str::to_owned)
+}
+
+/// Decides what to do with a CSR. `reserved` are names that no machine may have.
+#[must_use]
+pub fn decide(csr: &Value, facts: &CsrFacts<'_>, reserved: &BTreeSet<String>) -> CsrDecision {
     let spec = &csr["spec"];
     let signer = spec["signerName"].as_str().unwrap_or_default();
     let done = csr["status"]["certificate"].as_str().is_some_and(|text| !text.is_empty());
@@ -56,15 +88,129 @@ pub fn decide(csr: &Value) -> CsrDecision {
         Err(_) if !approved => return CsrDecision::Ignore,
         Err(reason) => return CsrDecision::Fail(reason),
     };
-    let fault = rejection_reason(spec, signer, &request);
+    let fault = rejection_reason(spec, signer, &request, reserved);
+    let requester = Requester::of(spec, &request.user);
     match (approved, fault) {
-        (true, None) => CsrDecision::Sign,
-        (true, Some(fault)) => CsrDecision::Fail(fault.to_owned()),
-        (false, None) if signer == MACHINE_SIGNER && is_auto_approved(spec, &request.user) => {
-            CsrDecision::ApproveAndSign
+        (true, Some(fault)) => CsrDecision::Fail(fault),
+        (true, None) if signer != MACHINE_SIGNER => CsrDecision::Sign(None),
+        (true, None) => approved_grant(csr, requester, facts),
+        // A machine that joins has to learn at once why its request goes nowhere.
+        (false, Some(fault)) if signer == MACHINE_SIGNER && requester == Requester::Bootstrap => {
+            CsrDecision::Deny(fault)
+        }
+        (false, None) if signer == MACHINE_SIGNER => {
+            let name = request.user.strip_prefix(NODE_USER_PREFIX).unwrap_or_default();
+            let decision = match requester {
+                Requester::Bootstrap => decide_bootstrap(csr, name, facts),
+                Requester::Machine if facts.node_exists => {
+                    CsrDecision::ApproveAndSign(CertificateGrant::Renewal)
+                }
+                Requester::Machine => CsrDecision::Hold(renewal_without_node(csr, name)),
+                Requester::Other => CsrDecision::Ignore,
+            };
+            match decision {
+                CsrDecision::Hold(reason) if pending_reason(csr) == reason => CsrDecision::Ignore,
+                decision => decision,
+            }
         }
         (false, _) => CsrDecision::Ignore,
     }
+}
+
+/// Who made a request for a machine's certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Requester {
+    /// The holder of a bootstrap token.
+    Bootstrap,
+    /// The machine itself, with its certificate.
+    Machine,
+    /// Anyone else.
+    Other,
+}
+
+impl Requester {
+    fn of(spec: &Value, user: &str) -> Self {
+        let mut groups = spec["groups"].as_array().into_iter().flatten();
+        if spec["username"] == user && groups.clone().any(|group| group == NODE_GROUP) {
+            Self::Machine
+        } else if groups.any(|group| group == BOOTSTRAP_GROUP) {
+            Self::Bootstrap
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// The roles that a CSR asks for.
+fn requested_roles(csr: &Value) -> Result<BTreeSet<String>, String> {
+    machine::parse_roles(
+        csr["metadata"]["annotations"][ROLES_ANNOTATION].as_str().unwrap_or_default(),
+    )
+}
+
+fn pending_reason(csr: &Value) -> &str {
+    csr["metadata"]["annotations"][APPROVAL_PENDING_ANNOTATION].as_str().unwrap_or_default()
+}
+
+/// An administrator saw what the request asks for, and approved it.
+fn approved_grant(csr: &Value, requester: Requester, facts: &CsrFacts<'_>) -> CsrDecision {
+    if requester == Requester::Machine {
+        return CsrDecision::Sign(Some(CertificateGrant::Renewal));
+    }
+    match requested_roles(csr) {
+        Err(fault) => CsrDecision::Fail(fault),
+        Ok(roles) if roles.is_empty() => {
+            CsrDecision::Sign(Some(CertificateGrant::New(facts.roles.clone())))
+        }
+        Ok(roles) => CsrDecision::Sign(Some(CertificateGrant::New(roles))),
+    }
+}
+
+fn decide_bootstrap(csr: &Value, name: &str, facts: &CsrFacts<'_>) -> CsrDecision {
+    let Some(token) = facts.token else {
+        return CsrDecision::Deny(
+            "the token has expired or was revoked: create another with machinist hub token --role bootstrap"
+                .to_owned(),
+        );
+    };
+    let requested = match requested_roles(csr) {
+        Ok(requested) => requested,
+        Err(fault) => return CsrDecision::Deny(fault),
+    };
+    // Tokens of earlier versions are not bound to anything.
+    let binding = token.bootstrap.clone().unwrap_or_default();
+    let roles = match binding.admit(name, &requested) {
+        Ok(roles) => roles,
+        Err(fault) => return CsrDecision::Deny(fault),
+    };
+    let in_use = match (facts.node_exists, facts.has_live_certificate) {
+        (false, false) => None,
+        (true, _) => Some(format!("Node {name} exists already")),
+        (false, true) => {
+            Some(format!("a machine named {name} has a certificate that is still valid"))
+        }
+    };
+    match in_use.filter(|_| binding.replaces.as_deref() != Some(name)) {
+        Some(why) => CsrDecision::Hold(name_in_use(csr, name, &why)),
+        None => CsrDecision::ApproveAndSign(CertificateGrant::New(roles)),
+    }
+}
+
+fn name_in_use(csr: &Value, name: &str, why: &str) -> String {
+    let request = csr["metadata"]["name"].as_str().unwrap_or_default();
+    format!(
+        "{why}. If this machine replaces it, create a token with \
+         machinist hub token --role bootstrap --replace {name} and join with that, or run \
+         kubectl certificate approve {request} while this request waits"
+    )
+}
+
+fn renewal_without_node(csr: &Value, name: &str) -> String {
+    let request = csr["metadata"]["name"].as_str().unwrap_or_default();
+    format!(
+        "a certificate is renewed only while Node {name} exists: restart the daemon to register it, or run \
+         kubectl certificate approve {request}"
+    )
 }
 
 /// Parses the PKCS#10 request of a CSR object.
@@ -79,47 +225,54 @@ pub fn parse_request(csr: &Value) -> Result<SigningRequest, String> {
 }
 
 /// Returns why the signer refuses a request.
-fn rejection_reason(spec: &Value, signer: &str, request: &SigningRequest) -> Option<&'static str> {
+fn rejection_reason(
+    spec: &Value,
+    signer: &str,
+    request: &SigningRequest,
+    reserved: &BTreeSet<String>,
+) -> Option<String> {
+    let fixed = |text: &str| Some(text.to_owned());
     let usages: Vec<&str> =
         spec["usages"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let known =
         |usage: &&str| matches!(*usage, "digital signature" | "key encipherment" | "client auth");
     if !usages.contains(&"client auth") || !usages.iter().all(known) {
-        return Some("usages must be client auth, digital signature and key encipherment only");
+        return fixed("usages must be client auth, digital signature and key encipherment only");
     }
     if request.has_forbidden_extensions {
-        return Some("the request may not ask for alternative names or for a CA");
+        return fixed("the request may not ask for alternative names or for a CA");
     }
     if request.groups.len() > 1 {
-        return Some("the request may have one organization at most");
+        return fixed("the request may have one organization at most");
     }
     if request.user.is_empty() {
-        return Some("the request has no common name");
+        return fixed("the request has no common name");
     }
     if signer == MACHINE_SIGNER {
         let name = request.user.strip_prefix(NODE_USER_PREFIX).unwrap_or_default();
         if name.is_empty() {
-            return Some("the common name must be system:node:NAME");
+            return fixed("the common name must be system:node:NAME");
         }
         if request.groups != [NODE_GROUP] {
-            return Some("the organization must be system:nodes");
+            return fixed("the organization must be system:nodes");
         }
-    } else if request.groups.iter().any(|group| group == super::ADMIN_GROUP) {
-        return Some("the organization system:masters is not signed for");
+        return machine::name_fault(name, reserved);
+    }
+    // The other signer must not be a way around the checks of this one.
+    if request.user.starts_with(NODE_USER_PREFIX)
+        || request.groups.iter().any(|group| group == NODE_GROUP)
+    {
+        return fixed(
+            "certificates of machines are signed by kubernetes.io/kube-apiserver-client-kubelet only",
+        );
+    }
+    if request.groups.iter().any(|group| group == super::ADMIN_GROUP) {
+        return fixed("the organization system:masters is not signed for");
     }
     None
 }
 
-/// Whether the requester gets a machine certificate without an administrator: a bootstrap user, or
-/// the machine itself.
-fn is_auto_approved(spec: &Value, user: &str) -> bool {
-    let groups: Vec<&str> =
-        spec["groups"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let itself = spec["username"] == user && groups.contains(&NODE_GROUP);
-    groups.contains(&BOOTSTRAP_GROUP) || itself
-}
-
-/// Returns the CSR object with its certificate or its failure.
+/// Returns the CSR object with its certificate, its failure or what it waits for.
 #[must_use]
 pub fn apply_decision(
     step: &CsrDecision,
@@ -140,14 +293,25 @@ pub fn apply_decision(
     };
     match step {
         CsrDecision::Ignore => return None,
+        CsrDecision::Hold(reason) => {
+            if !new["metadata"]["annotations"].is_object() {
+                new["metadata"]["annotations"] = json!({});
+            }
+            new["metadata"]["annotations"][APPROVAL_PENDING_ANNOTATION] = reason.as_str().into();
+            return Some(new);
+        }
+        CsrDecision::Deny(reason) => {
+            add("Denied", "NotAdmitted", reason);
+            return Some(new);
+        }
         CsrDecision::Fail(reason) => {
             add("Failed", "SignerValidationFailure", reason);
             return Some(new);
         }
-        CsrDecision::ApproveAndSign => {
+        CsrDecision::ApproveAndSign(_) => {
             add("Approved", "AutoApproved", "a machine's client certificate");
         }
-        CsrDecision::Sign => {}
+        CsrDecision::Sign(_) => {}
     }
     let requested = csr["spec"]["expirationSeconds"].as_i64().unwrap_or(MAX_VALIDITY_SECONDS);
     let seconds = requested.clamp(MIN_VALIDITY_SECONDS, MAX_VALIDITY_SECONDS);
@@ -163,9 +327,12 @@ pub fn apply_decision(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::tokens::{BootstrapBinding, HubTokenRole, generate};
     use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
-    fn csr(user: &str, group: &str, requester: &str, requester_group: &str) -> Value {
+    const BOOTSTRAP: (&str, &str) = ("system:bootstrap:x", BOOTSTRAP_GROUP);
+
+    fn csr(user: &str, group: &str, requester: (&str, &str)) -> Value {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, user);
@@ -173,65 +340,166 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let pem = params.serialize_request(&key).unwrap().pem().unwrap();
         json!({
-            "metadata": {"name": "a"},
+            "metadata": {"name": "csr-1"},
             "spec": {
                 "request": STANDARD.encode(pem), "signerName": MACHINE_SIGNER,
                 "usages": ["digital signature", "client auth"],
-                "username": requester, "groups": [requester_group],
+                "username": requester.0, "groups": [requester.1],
             },
             "status": {},
         })
     }
 
+    fn token(bootstrap: Option<BootstrapBinding>) -> TokenRecord {
+        TokenRecord { bootstrap, ..generate(HubTokenRole::Bootstrap, None, [1; 32]).record }
+    }
+
+    fn roles(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn worker_token() -> TokenRecord {
+        token(Some(BootstrapBinding { pools: roles(&["worker"]), ..BootstrapBinding::default() }))
+    }
+
+    /// The decision in one word, for tables.
+    fn word(decision: &CsrDecision) -> &'static str {
+        match decision {
+            CsrDecision::Ignore => "ignore",
+            CsrDecision::ApproveAndSign(CertificateGrant::New(_)) => "new",
+            CsrDecision::ApproveAndSign(CertificateGrant::Renewal) => "renew",
+            CsrDecision::Sign(_) => "sign",
+            CsrDecision::Hold(_) => "hold",
+            CsrDecision::Deny(_) => "deny",
+            CsrDecision::Fail(_) => "fail",
+        }
+    }
+
     #[test]
     fn automatic_approval() {
-        let machine = "system:node:a";
+        let machine = ("system:node:a", NODE_GROUP);
+        let token = worker_token();
+        let replacing = token_replacing("a");
+        let reserved = roles(&["machine-config-controller"]);
+        // user, organization, requester, token, Node exists, live certificate
         let table = [
+            ("system:node:a", NODE_GROUP, BOOTSTRAP, Some(&token), false, false, "new"),
+            ("system:node:a", NODE_GROUP, BOOTSTRAP, None, false, false, "deny"),
+            ("system:node:a", NODE_GROUP, BOOTSTRAP, Some(&token), true, false, "hold"),
+            ("system:node:a", NODE_GROUP, BOOTSTRAP, Some(&token), false, true, "hold"),
+            ("system:node:a", NODE_GROUP, BOOTSTRAP, Some(&replacing), true, true, "new"),
+            ("system:node:b", NODE_GROUP, BOOTSTRAP, Some(&replacing), false, false, "deny"),
+            ("system:node:a", NODE_GROUP, machine, None, true, true, "renew"),
+            ("system:node:a", NODE_GROUP, machine, None, false, true, "hold"),
             (
-                machine,
+                "system:node:a",
                 NODE_GROUP,
-                "system:bootstrap:x",
-                BOOTSTRAP_GROUP,
-                CsrDecision::ApproveAndSign,
+                ("system:node:b", NODE_GROUP),
+                None,
+                true,
+                true,
+                "ignore",
             ),
-            (machine, NODE_GROUP, machine, NODE_GROUP, CsrDecision::ApproveAndSign),
-            (machine, NODE_GROUP, "system:node:b", NODE_GROUP, CsrDecision::Ignore),
-            (machine, NODE_GROUP, "someone", "others", CsrDecision::Ignore),
-            (machine, "system:masters", "system:bootstrap:x", BOOTSTRAP_GROUP, CsrDecision::Ignore),
-            ("admin", NODE_GROUP, "system:bootstrap:x", BOOTSTRAP_GROUP, CsrDecision::Ignore),
+            ("system:node:a", NODE_GROUP, ("someone", "others"), None, false, false, "ignore"),
+            ("system:node:a", "system:masters", BOOTSTRAP, Some(&token), false, false, "deny"),
+            ("admin", NODE_GROUP, BOOTSTRAP, Some(&token), false, false, "deny"),
+            ("system:node:", NODE_GROUP, BOOTSTRAP, Some(&token), false, false, "deny"),
+            ("system:node:A", NODE_GROUP, BOOTSTRAP, Some(&token), false, false, "deny"),
+            ("system:node:a/b", NODE_GROUP, BOOTSTRAP, Some(&token), false, false, "deny"),
             (
-                "system:node:",
+                "system:node:machine-config-controller",
                 NODE_GROUP,
-                "system:bootstrap:x",
-                BOOTSTRAP_GROUP,
-                CsrDecision::Ignore,
+                BOOTSTRAP,
+                Some(&token),
+                false,
+                false,
+                "deny",
             ),
         ];
-        for (user, group, requester, requester_group, expected) in table {
-            let found = decide(&csr(user, group, requester, requester_group));
-            assert_eq!(found, expected, "{user} {group} requested by {requester}");
+        for (user, group, requester, token, node_exists, has_live_certificate, expected) in table {
+            let facts =
+                CsrFacts { token, node_exists, has_live_certificate, ..CsrFacts::default() };
+            let found = decide(&csr(user, group, requester), &facts, &reserved);
+            assert_eq!(word(&found), expected, "{user} {group} by {requester:?}: {found:?}");
         }
+    }
+
+    fn token_replacing(name: &str) -> TokenRecord {
+        let binding = BootstrapBinding {
+            pools: roles(&["worker"]),
+            replaces: Some(name.to_owned()),
+            ..BootstrapBinding::default()
+        };
+        token(Some(binding))
+    }
+
+    #[test]
+    fn roles_come_from_the_token() {
+        let (worker, old) = (worker_token(), token(None));
+        let table = [
+            (&worker, "", "new", Some(roles(&["worker"]))),
+            (&worker, "worker", "new", Some(roles(&["worker"]))),
+            (&worker, "master", "deny", None),
+            (&worker, "worker,master", "deny", None),
+            (&worker, "a/b", "deny", None),
+            (&old, "master", "new", Some(roles(&["master"]))),
+            (&old, "", "new", Some(roles(&[]))),
+        ];
+        for (token, requested, expected, granted) in table {
+            let mut object = csr("system:node:a", NODE_GROUP, BOOTSTRAP);
+            object["metadata"]["annotations"] = json!({ROLES_ANNOTATION: requested});
+            let facts = CsrFacts { token: Some(token), ..CsrFacts::default() };
+            let found = decide(&object, &facts, &BTreeSet::new());
+            assert_eq!(word(&found), expected, "{requested}: {found:?}");
+            if let CsrDecision::ApproveAndSign(CertificateGrant::New(roles)) = found {
+                assert_eq!(Some(roles), granted, "{requested}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_for_a_name_in_use_says_what_to_do_and_is_written_once() {
+        let ca = CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap())
+            .unwrap();
+        let token = worker_token();
+        let facts = CsrFacts { token: Some(&token), node_exists: true, ..CsrFacts::default() };
+        let object = csr("system:node:a", NODE_GROUP, BOOTSTRAP);
+        let held = decide(&object, &facts, &BTreeSet::new());
+        let written = apply_decision(&held, &object, &ca, "now").unwrap();
+        let reason = pending_reason(&written);
+        for part in ["Node a exists", "--replace a", "kubectl certificate approve csr-1"] {
+            assert!(reason.contains(part), "{reason}");
+        }
+        assert_eq!(decide(&written, &facts, &BTreeSet::new()), CsrDecision::Ignore);
     }
 
     #[test]
     fn an_approved_request_is_signed_once() {
         let ca = CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap())
             .unwrap();
-        let mut object = csr("system:node:a", NODE_GROUP, "someone", "others");
+        let (facts, none) = (CsrFacts::default(), BTreeSet::new());
+        let mut object = csr("system:node:a", NODE_GROUP, ("someone", "others"));
         object["status"]["conditions"] = json!([{"type": "Approved"}]);
-        assert_eq!(decide(&object), CsrDecision::Sign);
-        let signed = apply_decision(&CsrDecision::Sign, &object, &ca, "now").unwrap();
+        object["metadata"]["annotations"] = json!({ROLES_ANNOTATION: "infra"});
+        let decision = decide(&object, &facts, &none);
+        assert_eq!(decision, CsrDecision::Sign(Some(CertificateGrant::New(roles(&["infra"])))));
+        let signed = apply_decision(&decision, &object, &ca, "now").unwrap();
         assert!(signed["status"]["certificate"].as_str().unwrap().len() > 100);
-        assert_eq!(decide(&signed), CsrDecision::Ignore);
+        assert_eq!(decide(&signed, &facts, &none), CsrDecision::Ignore);
         object["spec"]["usages"] = json!(["server auth"]);
-        assert!(matches!(decide(&object), CsrDecision::Fail(_)));
+        assert!(matches!(decide(&object, &facts, &none), CsrDecision::Fail(_)));
     }
 
     #[test]
-    fn the_admin_group_is_never_signed() {
-        let mut object = csr("root", "system:masters", "x", "y");
-        object["spec"]["signerName"] = CLIENT_SIGNER.into();
-        object["status"]["conditions"] = json!([{"type": "Approved"}]);
-        assert!(matches!(decide(&object), CsrDecision::Fail(_)));
+    fn the_other_signer_signs_neither_administrators_nor_machines() {
+        for (user, group) in
+            [("root", "system:masters"), ("system:node:a", "others"), ("someone", NODE_GROUP)]
+        {
+            let mut object = csr(user, group, ("x", "y"));
+            object["spec"]["signerName"] = CLIENT_SIGNER.into();
+            object["status"]["conditions"] = json!([{"type": "Approved"}]);
+            let found = decide(&object, &CsrFacts::default(), &BTreeSet::new());
+            assert!(matches!(found, CsrDecision::Fail(_)), "{user}: {found:?}");
+        }
     }
 }

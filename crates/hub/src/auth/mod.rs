@@ -5,11 +5,13 @@
 //! | [`authorizer`] | what the members of a group may do |
 //! | [`tokens`] | bearer tokens, stored as hashes |
 //! | [`certificates`] | the hub's CA, and the user that a client certificate names |
+//! | [`machine`] | the roles that a machine was given, and which of its certificates count |
 //! | [`csr`] | which certificate signing requests are approved and signed |
 
 pub mod authorizer;
 pub mod certificates;
 pub mod csr;
+pub mod machine;
 pub mod tokens;
 
 /// Members may do everything.

@@ -3,6 +3,8 @@
 //! A secret has 130 random bits, so an unsalted SHA-256 cannot be guessed. Pure; tokens are made by
 //! `router::admin_endpoints` and checked by the router.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -11,6 +13,9 @@ use crate::hex;
 
 /// Key prefix of tokens in the store. No kind has this group.
 pub const TOKEN_KEY_PREFIX: &str = "/machinist/tokens/-/";
+
+/// Prefix of the user name of a bootstrap token; its id follows.
+const BOOTSTRAP_USER_PREFIX: &str = "system:bootstrap:";
 
 /// The role of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,23 +43,119 @@ impl HubTokenRole {
 
     fn user(self, id: &str) -> String {
         match self {
-            Self::Bootstrap => format!("system:bootstrap:{id}"),
+            Self::Bootstrap => format!("{BOOTSTRAP_USER_PREFIX}{id}"),
             Self::Admin | Self::Viewer | Self::Controller => format!("machinist:token:{id}"),
         }
     }
 }
 
-/// What the store keeps of a token.
+/// Which machines may join with a bootstrap token.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BootstrapBinding {
+    /// Their pools; empty means all.
+    #[serde(default)]
+    pub pools: BTreeSet<String>,
+    /// Their name, or a pattern in which `*` stands for any text; `None` means any name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_names: Option<String>,
+    /// How many machines may join; `None` means any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_uses: Option<u32>,
+    /// How many machines have joined.
+    #[serde(default)]
+    pub uses: u32,
+    /// The machine that may be replaced: its name may be in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<String>,
+}
+
+impl BootstrapBinding {
+    /// Returns the roles that a machine gets with the token. A machine that asks for none gets the token's only pool.
+    ///
+    /// # Errors
+    /// The token is not for this machine; the text says why and what to do.
+    pub fn admit(
+        &self,
+        name: &str,
+        requested: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, String> {
+        const REMEDY: &str = "create another with machinist hub token --role bootstrap";
+        if self.max_uses.is_some_and(|max| self.uses >= max) {
+            return Err(format!(
+                "the token was used {} times, as often as it may be: {REMEDY}",
+                self.uses
+            ));
+        }
+        let own = self.replaces.as_deref().or(self.node_names.as_deref());
+        if let Some(pattern) = own.filter(|pattern| !matches_pattern(pattern, name)) {
+            return Err(format!(
+                "the token is for machines named {pattern}, not for {name}: {REMEDY} --node-name {name}"
+            ));
+        }
+        if requested.is_empty() {
+            let only = if self.pools.len() == 1 { self.pools.clone() } else { BTreeSet::new() };
+            return Ok(only);
+        }
+        match requested.iter().find(|pool| !self.pools.is_empty() && !self.pools.contains(*pool)) {
+            Some(pool) => {
+                let own: Vec<&str> = self.pools.iter().map(String::as_str).collect();
+                let own = own.join(", ");
+                Err(format!("the token is for pool {own}, not for {pool}: {REMEDY} --pool {pool}"))
+            }
+            None => Ok(requested.clone()),
+        }
+    }
+}
+
+/// Whether a name matches a pattern in which `*` stands for any text. Takes linear time.
+#[must_use]
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
+    let Some(mut name) = name.strip_prefix(start) else { return false };
+    let (middle, end) = rest.rsplit_once('*').map_or(("", rest), |(middle, end)| (middle, end));
+    for part in middle.split('*').filter(|part| !part.is_empty()) {
+        let Some(at) = name.find(part) else { return false };
+        name = &name[at + part.len()..];
+    }
+    name.ends_with(end)
+}
+
+/// What the store keeps of a token. Records of earlier versions have a role, a hash and an expiry only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct TokenRecord {
     /// Its role.
     pub role: HubTokenRole,
     /// SHA-256 of the secret, in hex.
     pub hash: String,
     /// Expiry in seconds since 1970; `None` means never.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<i64>,
+    /// What its owner calls it; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// When it was created, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<i64>,
+    /// When it was last used, in seconds since 1970, give or take [`LAST_USE_INTERVAL_SECONDS`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_used: Option<i64>,
+    /// Who may join with it, if it is a bootstrap token. Without it, any machine may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<BootstrapBinding>,
 }
+
+impl TokenRecord {
+    /// Whether it has expired.
+    #[must_use]
+    pub fn is_expired(&self, now: i64) -> bool {
+        self.expires.is_some_and(|end| end <= now)
+    }
+}
+
+/// How often the last use of a token is written at most: each write is a commit.
+pub const LAST_USE_INTERVAL_SECONDS: i64 = 60;
 
 /// A new token and its record. The text is shown once, to its owner.
 #[derive(Clone, PartialEq, Eq)]
@@ -81,7 +182,15 @@ pub fn generate(role: HubTokenRole, expires: Option<i64>, random: [u8; 32]) -> N
         bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
     };
     let (id, secret) = (text(&random[..6]), text(&random[6..]));
-    let record = TokenRecord { role, hash: hash_secret(&secret), expires };
+    let record = TokenRecord {
+        role,
+        hash: hash_secret(&secret),
+        expires,
+        name: String::new(),
+        created: None,
+        last_used: None,
+        bootstrap: None,
+    };
     NewToken { token: format!("{id}.{secret}"), id, record }
 }
 
@@ -90,7 +199,19 @@ pub fn generate(role: HubTokenRole, expires: Option<i64>, random: [u8; 32]) -> N
 pub fn token_id(token: &str) -> Option<&str> {
     let (id, secret) = token.split_once('.')?;
     let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
-    (id.len() <= 64 && plain(id) && plain(secret)).then_some(id)
+    (is_token_id(id) && plain(secret)).then_some(id)
+}
+
+/// Returns the id of the bootstrap token that a user name stands for.
+#[must_use]
+pub fn bootstrap_token_id(user: &str) -> Option<&str> {
+    user.strip_prefix(BOOTSTRAP_USER_PREFIX).filter(|id| is_token_id(id))
+}
+
+/// Whether a text can be the id of a token, and so a part of a key.
+#[must_use]
+pub fn is_token_id(id: &str) -> bool {
+    !id.is_empty() && id.len() <= 64 && id.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 /// Returns the user of a token if it matches the record and has not expired.
@@ -98,8 +219,8 @@ pub fn token_id(token: &str) -> Option<&str> {
 pub fn authenticate(token: &str, record: &TokenRecord, now: i64) -> Option<UserInfo> {
     let (id, secret) = token.split_once('.')?;
     let good = constant_time_eq(hash_secret(secret).as_bytes(), record.hash.as_bytes());
-    let ended = record.expires.is_some_and(|end| end <= now);
-    (good && !ended).then(|| UserInfo::new(record.role.user(id), [record.role.group().to_owned()]))
+    (good && !record.is_expired(now))
+        .then(|| UserInfo::new(record.role.user(id), [record.role.group().to_owned()]))
 }
 
 fn hash_secret(secret: &str) -> String {
@@ -125,6 +246,63 @@ mod tests {
         assert_eq!(authenticate(&new.token, &new.record, 100), None);
         assert_eq!(authenticate(&format!("{}x", new.token), &new.record, 1), None);
         assert!(!format!("{new:?}").contains(&new.token));
+    }
+
+    #[test]
+    fn records_of_earlier_versions_are_read() {
+        let old = r#"{"role":"bootstrap","hash":"00"}"#;
+        let record: TokenRecord = serde_json::from_str(old).unwrap();
+        assert_eq!((record.expires, record.bootstrap.clone()), (None, None));
+        assert_eq!(serde_json::to_string(&record).unwrap(), old);
+    }
+
+    #[test]
+    fn a_bound_token_admits_only_its_machines() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let bound = BootstrapBinding {
+            pools: set(&["worker"]),
+            node_names: Some("w*".into()),
+            max_uses: Some(2),
+            ..BootstrapBinding::default()
+        };
+        let many =
+            BootstrapBinding { pools: set(&["infra", "worker"]), ..BootstrapBinding::default() };
+        let used = BootstrapBinding { uses: 2, ..bound.clone() };
+        let replaces = BootstrapBinding { replaces: Some("w1".into()), ..bound.clone() };
+        let table: [(&BootstrapBinding, &str, &[&str], Option<&[&str]>); 9] = [
+            (&bound, "w1", &["worker"], Some(&["worker"])),
+            (&bound, "w1", &[], Some(&["worker"])),
+            (&bound, "w1", &["master"], None),
+            (&bound, "w1", &["worker", "master"], None),
+            (&bound, "m1", &["worker"], None),
+            (&used, "w1", &["worker"], None),
+            (&replaces, "w2", &["worker"], None),
+            (&many, "x", &["infra"], Some(&["infra"])),
+            (&many, "x", &[], Some(&[])),
+        ];
+        for (binding, name, requested, expected) in table {
+            let found = binding.admit(name, &set(requested));
+            assert_eq!(found.clone().ok(), expected.map(set), "{name} {requested:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, expected) in [
+            ("w1", "w1", true),
+            ("w1", "w11", false),
+            ("*", "", true),
+            ("w*", "w", true),
+            ("w*", "x", false),
+            ("*.example.com", "a.example.com", true),
+            ("*.example.com", "a.example.org", false),
+            ("a*b*c", "axbyc", true),
+            ("a*b*c", "acb", false),
+            ("a*a", "a", false),
+            ("*ab*ab", "ab", false),
+        ] {
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
+        }
     }
 
     #[test]

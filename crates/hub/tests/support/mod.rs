@@ -34,6 +34,7 @@ impl TestHub {
                 ResourceNames::Any,
             )],
             ca: Some(ca),
+            reserved_node_names: ["machine-config-controller".to_owned()].into(),
             ..HubConfig::default()
         };
         let hub = Hub::start(Store::in_memory(options), config).await.unwrap();

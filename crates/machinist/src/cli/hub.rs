@@ -1,32 +1,38 @@
-//! `machinist hub`: backup, restore and tokens of a hub.
+//! `machinist hub`: backup and restore of a hub, and who has access to it.
+//!
+//! | module | is |
+//! |---|---|
+//! | `token` | `machinist hub token` |
+//! | `revoke` | `machinist hub revoke` |
+
+mod revoke;
+mod token;
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use machinist_core::duration::parse_duration;
 use machinist_hub::store::Store;
-use serde_json::{Value, json};
 
 use super::hub_check::HubCheck;
 use super::up::DataDirArgs;
 use super::{CommandOutcome, output};
 use crate::durable_file;
 
-/// Back up and restore a hub, and create tokens for it
+/// Back up and restore a hub, and manage who has access to it
 #[derive(Debug, Subcommand)]
 pub(super) enum HubCommand {
     Backup(Backup),
     Restore(Restore),
     Check(HubCheck),
-    Token(HubTokenArgs),
+    Token(token::HubTokenArgs),
+    Revoke(revoke::RevokeMachineArgs),
 }
 
 impl HubCommand {
@@ -36,6 +42,7 @@ impl HubCommand {
             Self::Restore(command) => command.run(),
             Self::Check(command) => command.run(),
             Self::Token(command) => command.run(),
+            Self::Revoke(command) => command.run(),
         }
     }
 }
@@ -121,65 +128,6 @@ impl Restore {
         output::print(&format!(
             "restored into {place}; start it with machinist up --data-dir {place}\n"
         ))?;
-        Ok(CommandOutcome::Done)
-    }
-}
-
-/// Create a bearer token for a running hub and print it
-///
-/// The token is shown only once: the hub stores a hash of it.
-#[derive(Debug, Args)]
-#[command(after_help = "Example:\n  machinist hub token --role bootstrap --ttl 1h")]
-pub(super) struct HubTokenArgs {
-    #[command(flatten)]
-    data_dir: DataDirArgs,
-
-    /// What the token permits
-    #[arg(long, value_enum)]
-    role: TokenRoleArg,
-
-    /// How long the token is valid, such as 1h [default: 24h for bootstrap, otherwise unlimited]
-    #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
-    ttl: Option<Duration>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum TokenRoleArg {
-    /// Everything
-    Admin,
-    /// Read everything except Secrets
-    Viewer,
-    /// What a controller needs
-    Controller,
-    /// Request the certificate of a new machine
-    Bootstrap,
-}
-
-/// Parses a duration. A number alone means seconds, as earlier versions took it.
-fn parse_ttl(text: &str) -> Result<Duration, String> {
-    match text.parse::<u32>() {
-        Ok(seconds) => Ok(Duration::from_secs(seconds.into())),
-        Err(_) => parse_duration(text),
-    }
-}
-
-impl HubTokenArgs {
-    fn run(&self) -> Result<CommandOutcome> {
-        let role = match self.role {
-            TokenRoleArg::Admin => "admin",
-            TokenRoleArg::Viewer => "viewer",
-            TokenRoleArg::Controller => "controller",
-            TokenRoleArg::Bootstrap => "bootstrap",
-        };
-        let request_body = json!({"role": role, "ttlSeconds": self.ttl.map(|ttl| ttl.as_secs())});
-        let made: Value = runtime()?.block_on(async {
-            let client = hub_client(&self.data_dir).await?;
-            let request = http::Request::post("/machinist/v1/tokens")
-                .header("content-type", "application/json")
-                .body(serde_json::to_vec(&request_body)?)?;
-            client.request(request).await.context("the hub did not create the token")
-        })?;
-        output::print(&format!("{}\n", made["token"].as_str().unwrap_or_default()))?;
         Ok(CommandOutcome::Done)
     }
 }

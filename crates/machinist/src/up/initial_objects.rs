@@ -1,5 +1,7 @@
 //! The objects that a new hub contains.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use machinist_core::api::crds::crds;
 use machinist_hub::auth::NODE_GROUP;
@@ -58,6 +60,27 @@ pub fn machine_rules() -> Vec<PolicyRule> {
             ResourceNames::OwnNode,
         ),
     ]
+}
+
+/// Names that no machine may have: those of components, of their leases and of their identities.
+const RESERVED_NODE_NAMES: &[&str] = &[
+    "admin",
+    "machine-config",
+    "machine-config-controller",
+    "machine-config-daemon",
+    "machine-config-operator",
+    "machine-config-server",
+    "machinist",
+    "machinist-controller",
+    "machinist-operator",
+    "machinist-server",
+    "machinist-up",
+];
+
+/// Names that no machine may have.
+#[must_use]
+pub fn reserved_node_names() -> BTreeSet<String> {
+    RESERVED_NODE_NAMES.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// The initial namespaces.

@@ -66,6 +66,10 @@ pub(crate) const HUB: Table = &[
     ("random", ""),
     ("store", "hex"),
     ("auth", "hex random"),
+    ("store", ""),
+    ("metrics", "store"),
+    ("auth", "hex name_validation random"),
+    ("machines", "auth store"),
     // Objects and requests, as pure functions.
     ("built_in", "kind_registry"),
     ("discovery", "kind_registry"),
@@ -95,6 +99,10 @@ pub(crate) const HUB: Table = &[
     ("signer", "auth hub object store"),
     ("garbage_collector", "deletion hub kind_registry object request store"),
     ("router", "admission audit auth body deletion discovery event_conversion hex hub kind_registry metrics object object_limits openapi patch random request schema selector status store strategy table unreadable_entries"),
+    ("event_ttl", "hub object store"),
+    ("signer", "auth hub machines object store"),
+    ("garbage_collector", "deletion hub kind_registry object request store"),
+    ("router", "admission audit auth body deletion discovery event_conversion hex hub kind_registry machines metrics name_validation object openapi patch random request schema selector status store strategy table"),
     // What starts a hub, and the port it is served on.
     ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics object object_limits quotas signer store unreadable_entries"),
     ("server", "auth router"),

@@ -17,6 +17,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use machinist_hub::auth::certificates::{CertificateInfo, generate_csr};
 use machinist_hub::auth::csr::MACHINE_SIGNER;
+use machinist_hub::auth::machine::{APPROVAL_PENDING_ANNOTATION, ROLES_ANNOTATION};
 use machinist_hub::auth::{NODE_GROUP, NODE_USER_PREFIX};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -92,10 +93,13 @@ fn inline_files(object: &mut Value, fields: &[&str], directory: &Path) -> Result
 }
 
 /// A kubeconfig with an identity of the machine, requested with the given one.
-pub(crate) async fn issue_identity(given: &Value, name: &str) -> Result<Value> {
+///
+/// `roles` are those that a new machine asks for; a renewal asks for none.
+pub(crate) async fn issue_identity(given: &Value, name: &str, roles: &[&str]) -> Result<Value> {
     let user = format!("{NODE_USER_PREFIX}{name}");
     let (key, request) = generate_csr(&user, NODE_GROUP)?;
-    let certificate = request_certificate(&client_for(given).await?, name, &request).await?;
+    let client = client_for(given).await?;
+    let certificate = request_certificate(&client, name, roles, &request).await?;
     let cluster = &given["clusters"][0]["cluster"];
     Ok(kubeconfig(
         cluster,
@@ -107,11 +111,18 @@ pub(crate) async fn issue_identity(given: &Value, name: &str) -> Result<Value> {
 }
 
 /// Has a certificate request signed.
-async fn request_certificate(client: &Client, name: &str, request: &str) -> Result<Vec<u8>> {
+async fn request_certificate(
+    client: &Client,
+    name: &str,
+    roles: &[&str],
+    request: &str,
+) -> Result<Vec<u8>> {
     let api: Api<CertificateSigningRequest> = Api::all(client.clone());
     let object = CertificateSigningRequest {
         metadata: ObjectMeta {
             generate_name: Some(format!("machinist-{name}-")),
+            annotations: (!roles.is_empty())
+                .then(|| [(ROLES_ANNOTATION.to_owned(), roles.join(","))].into()),
             ..ObjectMeta::default()
         },
         spec: CertificateSigningRequestSpec {
@@ -126,7 +137,7 @@ async fn request_certificate(client: &Client, name: &str, request: &str) -> Resu
     let made = made.context("cannot ask for a certificate: is the token valid?")?;
     let request = made.metadata.name.unwrap_or_default();
     let start = Instant::now();
-    let (mut pause, mut has_tried) = (POLL_INTERVAL, false);
+    let (mut pause, mut has_tried, mut pending) = (POLL_INTERVAL, false, None);
     while start.elapsed() < CERTIFICATE_TIMEOUT {
         let seen = api.get(&request).await.context("cannot see the certificate")?;
         let status = seen.status.clone().unwrap_or_default();
@@ -141,12 +152,23 @@ async fn request_certificate(client: &Client, name: &str, request: &str) -> Resu
             let message = bad.message.clone().unwrap_or_default();
             bail!("CertificateSigningRequest {request}: {}: {message}", bad.type_);
         }
+        let annotations = seen.metadata.annotations.clone().unwrap_or_default();
+        if let Some(reason) = annotations.get(APPROVAL_PENDING_ANNOTATION)
+            && pending.is_none()
+        {
+            // Said at once: whoever reads it has to act while this waits.
+            tracing::warn!(request, reason, "the hub does not approve this machine by itself");
+            pending = Some(reason.clone());
+        }
         if !has_tried && conditions.is_empty() && start.elapsed() > APPROVAL_DELAY {
             has_tried = true;
             approve(&api, &seen).await;
         }
         sleep(pause).await;
         pause = (pause * 2).min(MAX_POLL_INTERVAL);
+    }
+    if let Some(reason) = pending {
+        bail!("CertificateSigningRequest {request}: nobody has approved it: {reason}");
     }
     bail!(
         "CertificateSigningRequest {request}: nobody has signed it: kubectl certificate approve {request}, then join again"

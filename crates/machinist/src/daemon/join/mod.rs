@@ -22,6 +22,7 @@ use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use machinist_core::api::names::label::NODE_ROLE_PREFIX;
 use machinist_core::api::names::path::{CURRENT_CONFIG, NODE_ANNOTATIONS};
 use serde_json::{Value, json};
 
@@ -84,7 +85,9 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
     let kubeconfig = if options.keep_identity {
         given.clone()
     } else {
-        credentials::issue_identity(given, &options.name).await?
+        let roles = options.labels.keys().filter_map(|label| label.strip_prefix(NODE_ROLE_PREFIX));
+        let roles: Vec<&str> = roles.collect();
+        credentials::issue_identity(given, &options.name, &roles).await?
     };
     let client = credentials::client_for(&kubeconfig).await?;
     ensure_node(&client, options).await?;

@@ -1,0 +1,46 @@
+//! Reads and writes the records of machines. [`crate::auth::machine`] decides what they say.
+//!
+//! Used by the signer, and by the router when Nodes are written and certificates checked.
+
+use crate::auth::machine::{MACHINE_KEY_PREFIX, MachineRecord};
+use crate::store::{Precondition, Store, StoreOp};
+
+/// A record as it was read.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StoredMachine {
+    /// The record; the default one if there is none.
+    pub(crate) record: MachineRecord,
+    /// Its revision; `None` if there is no record.
+    revision: Option<u64>,
+}
+
+impl StoredMachine {
+    /// Reads the record of a machine. A damaged record gives no roles.
+    pub(crate) fn read(store: &Store, name: &str) -> Self {
+        let Some(entry) = store.get(&key(name)) else { return Self::default() };
+        let record = serde_json::from_slice(&entry.value).unwrap_or_else(|error| {
+            tracing::error!(%error, name, "the record of a machine is damaged");
+            MachineRecord::default()
+        });
+        Self { record, revision: Some(entry.revision) }
+    }
+
+    /// Whether there is a record.
+    pub(crate) fn exists(&self) -> bool {
+        self.revision.is_some()
+    }
+
+    /// The write of a new record, which fails if another write intervened; `None` if nothing changes.
+    pub(crate) fn replace_with(&self, name: &str, new: &MachineRecord) -> Option<StoreOp> {
+        if self.exists() && self.record == *new {
+            return None;
+        }
+        let value = serde_json::to_vec(new).ok()?;
+        let expect = self.revision.map_or(Precondition::Absent, Precondition::Revision);
+        Some(StoreOp::Put { key: key(name), value: value.into(), expect })
+    }
+}
+
+fn key(name: &str) -> String {
+    format!("{MACHINE_KEY_PREFIX}{name}")
+}
