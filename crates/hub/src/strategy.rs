@@ -9,16 +9,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use std::collections::BTreeSet;
+
 use crate::auth::UserInfo;
+use crate::auth::machine::{self, ROLE_LABEL_PREFIX};
 use crate::kind_registry::ResourceKind;
 use crate::object::set_metadata_field;
 use crate::object_limits::MAX_OBJECT_BYTES;
 use crate::status::ApiError;
 
 pub(crate) use machine_metadata::check_machine_metadata;
-
-/// Labels with this prefix assign roles. A machine must not change its own.
-const ROLE_LABEL_PREFIX: &str = "node-role.kubernetes.io/";
 
 /// Whether a kind is read-only: CRDs are compiled into the binary.
 pub(crate) fn is_read_only(kind: &ResourceKind) -> bool {
@@ -122,32 +122,28 @@ pub(crate) fn on_update(
     }
 }
 
-/// Rejects a machine's change of its own role labels.
+/// Rejects a machine's change of its own role labels, unless it takes the roles that it was granted.
 pub(crate) fn check_node_role_labels(
     kind: &ResourceKind,
     user: &UserInfo,
     old: &Value,
     new: &Value,
+    granted: Option<&BTreeSet<String>>,
 ) -> Result<(), ApiError> {
     let Some(name) = user.node_name() else { return Ok(()) };
-    if kind.kind != "Node" || !kind.built_in {
+    if !is_node(kind) || machine::may_relabel(old, new, granted) {
         return Ok(());
     }
-    let roles = |object: &Value| -> Vec<(String, Value)> {
-        let labels = object["metadata"]["labels"].as_object();
-        labels
-            .into_iter()
-            .flatten()
-            .filter(|(key, _)| key.starts_with(ROLE_LABEL_PREFIX))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
-    };
-    if roles(old) != roles(new) {
-        let reason =
-            format!("node \"{name}\" is not allowed to modify its labels {ROLE_LABEL_PREFIX}*");
-        return Err(ApiError::forbidden_because(kind, name, &reason));
-    }
-    Ok(())
+    let reason = format!(
+        "node \"{name}\" is not allowed to modify its labels {ROLE_LABEL_PREFIX}*: an administrator can, \
+         with machinist label node {name}"
+    );
+    Err(ApiError::forbidden_because(kind, name, &reason))
+}
+
+/// Whether a kind is that of Nodes.
+pub(crate) fn is_node(kind: &ResourceKind) -> bool {
+    kind.built_in && kind.kind == "Node"
 }
 
 #[cfg(test)]
@@ -185,9 +181,13 @@ mod tests {
         let other =
             json!({"metadata": {"labels": {"node-role.kubernetes.io/worker": "", "a": "2"}}});
         let machine = UserInfo::node("a");
-        assert_eq!(check_node_role_labels(&node, &machine, &old, &moved).unwrap_err().code, 403);
-        assert!(check_node_role_labels(&node, &machine, &old, &other).is_ok());
-        assert!(check_node_role_labels(&node, &UserInfo::admin(), &old, &moved).is_ok());
+        let check = |user: &UserInfo, new: &Value, granted: Option<&BTreeSet<String>>| {
+            check_node_role_labels(&node, user, &old, new, granted)
+        };
+        assert_eq!(check(&machine, &moved, None).unwrap_err().code, 403);
+        assert!(check(&machine, &other, None).is_ok());
+        assert!(check(&machine, &moved, Some(&["master".to_owned()].into())).is_ok());
+        assert!(check(&UserInfo::admin(), &moved, None).is_ok());
     }
 
     #[test]

@@ -320,6 +320,84 @@ fn node_json(name: &str, roles: &[&str]) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
 }
 
+/// The roles of a Node, as the administrator sees them.
+async fn node_roles(server: &TestHub, name: &str) -> Vec<String> {
+    let (_, node) = server.send("GET", &format!("/api/v1/nodes/{name}"), &[], String::new()).await;
+    let labels = node["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+    let roles = labels.keys().filter_map(|key| key.strip_prefix("node-role.kubernetes.io/"));
+    roles.map(str::to_owned).collect()
+}
+
+/// A machine must not get into another pool by deleting its Node and creating it again, nor in any other way.
+#[tokio::test]
+async fn a_machine_does_not_choose_its_pool() {
+    let server = TestHub::start().await;
+    let token = bootstrap_user(&server, json!({})).await;
+    assert_eq!(request_certificate(&server, token, "w1", "worker").await, "signed");
+    let machine = server.hub.router_as(UserInfo::node("w1"));
+    let path = "/api/v1/nodes/w1";
+    let merge = [("content-type", "application/merge-patch+json")];
+    let request = async |method: &str, path: &str, body: Value| {
+        send(machine.clone(), method, path, &merge, body.to_string()).await.0.as_u16()
+    };
+    let create = async |roles: &[&str]| {
+        let body = node_json("w1", roles).to_string();
+        send(machine.clone(), "POST", "/api/v1/nodes", &[], body).await.0.as_u16()
+    };
+    // Whatever it asks for, it gets the pool of its token.
+    assert_eq!(create(&["master"]).await, 201);
+    assert_eq!(node_roles(&server, "w1").await, ["worker"]);
+    let label = |key: &str, value: Value| json!({"metadata": {"labels": {key: value}}});
+    let master = label("node-role.kubernetes.io/master", "".into());
+    assert_eq!(request("PATCH", path, master.clone()).await, 403);
+    assert_eq!(request("PATCH", &format!("{path}/status"), master.clone()).await, 403);
+    let restricted = label("node-restriction.kubernetes.io/zone", "a".into());
+    assert_eq!(request("PATCH", path, restricted).await, 403);
+    assert_eq!(node_roles(&server, "w1").await, ["worker"]);
+    // An administrator moves it; the machine cannot go back, not even with a new Node.
+    let moved = json!({"metadata": {"labels": {
+        "node-role.kubernetes.io/worker": null, "node-role.kubernetes.io/infra": "",
+    }}});
+    let (code, _) = server.send("PATCH", path, &merge, moved.to_string()).await;
+    assert_eq!(code.as_u16(), 200);
+    let back = label("node-role.kubernetes.io/worker", "".into());
+    assert_eq!(request("PATCH", path, back).await, 403);
+    assert_eq!(request("DELETE", path, Value::Null).await, 200);
+    assert_eq!(create(&["worker", "master"]).await, 201);
+    assert_eq!(node_roles(&server, "w1").await, ["infra"]);
+    // The garbage collector removes objects of owners that do not exist.
+    let owner = json!({"metadata": {"ownerReferences": [
+        {"apiVersion": "v1", "kind": "Node", "name": "none", "uid": "00000000-0000-4000-8000-000000000000"},
+    ]}});
+    if request("PATCH", path, owner).await == 200 {
+        support::wait_until("the Node is collected", async || {
+            server.send("GET", path, &[], String::new()).await.0.as_u16() == 404
+        })
+        .await;
+        assert_eq!(create(&["master"]).await, 201);
+    }
+    assert_eq!(node_roles(&server, "w1").await, ["infra"]);
+}
+
+/// A Node of an earlier version has no record; its machine keeps the role, and gets no other.
+#[tokio::test]
+async fn a_node_of_an_earlier_version_keeps_its_role() {
+    let server = TestHub::start().await;
+    let (json, path) = ([], "/api/v1/nodes/w1");
+    let node = node_json("w1", &["worker"]).to_string();
+    server.send("POST", "/api/v1/nodes", &json, node).await;
+    let record = machinist_hub::store::StoreOp::Delete {
+        key: "/machinist/machines/-/w1".into(),
+        expect: machinist_hub::store::Precondition::Any,
+    };
+    server.hub.store().commit(vec![record]).await.unwrap();
+    assert_eq!(server.send("DELETE", path, &[], String::new()).await.0.as_u16(), 200);
+    let machine = server.hub.router_as(UserInfo::node("w1"));
+    let node = node_json("w1", &["master"]).to_string();
+    assert_eq!(send(machine, "POST", "/api/v1/nodes", &[], node).await.0.as_u16(), 201);
+    assert_eq!(node_roles(&server, "w1").await, ["worker"]);
+}
+
 #[tokio::test]
 async fn self_subject_reviews() {
     let server = TestHub::start().await;

@@ -5,6 +5,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::body_checks::{check_namespace, check_type, decode_object, set_namespace};
+use super::node_identity;
 use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
@@ -74,7 +75,8 @@ struct CreateInput {
 fn decode_input(call: &ResourceRequest<'_>, sent: DecodedObject) -> Result<CreateInput, ApiError> {
     let mut object = sent.value;
     let unknown = call.hub.inner.admission(call.kind).prune(call.kind, &mut object)?;
-    let warnings = validate_input(call, &unknown, &sent.duplicates)?;
+    let mut warnings = validate_input(call, &unknown, &sent.duplicates)?;
+    warnings.extend(node_identity::assign_roles(call, &mut object));
     if !metadata_str(&object, "resourceVersion").is_empty() {
         return Err(ApiError {
             code: 500,

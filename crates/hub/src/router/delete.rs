@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::resource_request::ResourceRequest;
 use super::response::{self, ListMeta};
-use super::{read, write};
+use super::{node_identity, read, write};
 use crate::body;
 use crate::deletion::{self, DeletionStep};
 use crate::hub::now_rfc3339;
@@ -136,8 +136,9 @@ async fn delete_object(
                 }
             }
             DeletionStep::Remove => {
-                let op = StoreOp::Delete { key: key.to_owned(), expect };
-                if write::commit(call, op).await?.is_some() {
+                let mut ops = vec![StoreOp::Delete { key: key.to_owned(), expect }];
+                ops.extend(node_identity::on_delete(call, &object));
+                if write::commit(call, ops).await?.is_some() {
                     return Ok(DeleteResult::Removed(object));
                 }
             }
@@ -166,7 +167,7 @@ async fn remove_unreadable(
     }
     let expect = Precondition::Revision(entry.revision);
     let op = StoreOp::Delete { key: entry.key.to_string(), expect };
-    let done = write::commit(call, op).await?;
+    let done = write::commit(call, vec![op]).await?;
     if done.is_some() {
         tracing::warn!(key = &*entry.key, "deleted a stored object that could not be read");
     }

@@ -16,6 +16,7 @@ mod create;
 mod delete;
 mod discovery_endpoints;
 mod machine_endpoint;
+mod node_identity;
 mod offload;
 mod read;
 mod resource_request;

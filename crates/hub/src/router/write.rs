@@ -7,6 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::body_checks::{check_same_type, check_type, check_uid, decode_object, set_namespace};
+use super::node_identity;
 use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
@@ -181,7 +182,7 @@ fn prepare_update(
     strategy::on_update(kind, old, &mut new, subresource);
     admission.apply_defaults(&mut new);
     object::update_generation(kind, old, &mut new);
-    strategy::check_node_role_labels(kind, &call.user, old, &new)?;
+    node_identity::check_roles(call, old, &new)?;
     strategy::check_machine_metadata(kind, &call.user, old, &new)?;
     admission.validate(kind, part, &new, Some(old))?;
     admission.normalize_numbers(&mut new);
@@ -204,7 +205,9 @@ async fn store_update(
     let key = entry.key.to_string();
     if deletion::is_ready_for_removal(call.kind, new) {
         let expect = Precondition::Revision(entry.revision);
-        let done = commit(call, StoreOp::Delete { key, expect }).await?;
+        let mut ops = vec![StoreOp::Delete { key, expect }];
+        ops.extend(node_identity::on_delete(call, new));
+        let done = commit(call, ops).await?;
         return Ok(done.map(|_| call.renderer().object(StatusCode::OK, new)));
     }
     match put_object(call, key, new, Precondition::Revision(entry.revision)).await? {
@@ -237,7 +240,9 @@ pub(super) async fn put_object(
         let name = metadata_str(&stored, "name");
         return Err(ApiError::object_too_large(call.kind, name, value.len(), limit));
     }
-    commit(call, StoreOp::Put { key, value, expect }).await
+    let mut ops = vec![StoreOp::Put { key, value, expect }];
+    ops.extend(node_identity::on_write(call, object));
+    commit(call, ops).await
 }
 
 /// Writes an object that is marked for deletion, whatever its size: nothing may keep an object from
@@ -253,15 +258,15 @@ pub(super) async fn put_marked_object(
         event_conversion::to_core_v1(stored.to_mut());
     }
     let value = object::encode(&stored).map_err(|error| ApiError::internal(error.to_string()))?;
-    commit(call, StoreOp::Put { key, value, expect }).await
+    commit(call, vec![StoreOp::Put { key, value, expect }]).await
 }
 
-/// Commits one operation; `None` if its precondition fails.
+/// Commits operations together. Returns the entry of the first; `None` if a precondition fails.
 pub(super) async fn commit(
     call: &ResourceRequest<'_>,
-    op: StoreOp,
+    ops: Vec<StoreOp>,
 ) -> Result<Option<StoreEntry>, ApiError> {
-    match call.hub.inner.store.commit(vec![op]).await {
+    match call.hub.inner.store.commit(ops).await {
         Ok(done) => Ok(done.entries.into_iter().next().flatten()),
         Err(CommitError::Conflict { .. }) => Ok(None),
         Err(CommitError::Store(error @ StoreError::DiskFull { .. })) => {

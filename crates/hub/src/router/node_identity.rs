@@ -1,0 +1,71 @@
+//! Keeps the records of machines in step with their Nodes: who gives a machine its roles, and when its name is free.
+//!
+//! [`crate::auth::machine`] decides; called by the write handlers, whose transactions include the records.
+
+use serde_json::Value;
+
+use super::resource_request::ResourceRequest;
+use crate::auth::machine;
+use crate::machines::StoredMachine;
+use crate::object::metadata_str;
+use crate::status::ApiError;
+use crate::store::StoreOp;
+use crate::strategy;
+
+/// Gives the Node that a machine registers the machine's roles. Returns a warning if the request asked for others.
+pub(super) fn assign_roles(call: &ResourceRequest<'_>, node: &mut Value) -> Option<String> {
+    let name = call.user.node_name().filter(|_| strategy::is_node(call.kind))?;
+    let stored = StoredMachine::read(&call.hub.inner.store, name);
+    let removed = machine::set_granted_roles(node, &stored.record.roles);
+    (!removed.is_empty()).then(|| {
+        format!(
+            "a machine does not choose its own pool: {} ignored; an administrator can add it with \
+             machinist label node {name}",
+            removed.join(", ")
+        )
+    })
+}
+
+/// Checks that a machine does not change its own roles.
+pub(super) fn check_roles(
+    call: &ResourceRequest<'_>,
+    old: &Value,
+    new: &Value,
+) -> Result<(), ApiError> {
+    if !strategy::is_node(call.kind) {
+        return Ok(());
+    }
+    let stored = call.user.node_name().map(|name| StoredMachine::read(&call.hub.inner.store, name));
+    let granted = stored.as_ref().filter(|it| it.exists()).map(|it| &it.record.roles);
+    strategy::check_node_role_labels(call.kind, &call.user, old, new, granted)
+}
+
+/// The write that goes with a Node that someone other than its machine writes: these roles are granted from now on.
+pub(super) fn on_write(call: &ResourceRequest<'_>, node: &Value) -> Option<StoreOp> {
+    if !strategy::is_node(call.kind) || call.user.node_name().is_some() {
+        return None;
+    }
+    let name = metadata_str(node, "name");
+    let stored = StoredMachine::read(&call.hub.inner.store, name);
+    let mut record = stored.record.clone();
+    record.roles = machine::roles_of(node);
+    stored.replace_with(name, &record)
+}
+
+/// The write that goes with the removal of a Node. A machine that deletes its own Node leaves: its certificates do not
+/// count any more, and its name is free.
+pub(super) fn on_delete(call: &ResourceRequest<'_>, node: &Value) -> Option<StoreOp> {
+    if !strategy::is_node(call.kind) {
+        return None;
+    }
+    let name = metadata_str(node, "name");
+    let stored = StoredMachine::read(&call.hub.inner.store, name);
+    let mut record = stored.record.clone();
+    if !stored.exists() {
+        record.roles = machine::roles_of(node); // a Node of an earlier version
+    }
+    if call.user.node_name() == Some(name) {
+        record = record.after_leaving(jiff::Timestamp::now().as_second());
+    }
+    stored.replace_with(name, &record)
+}
