@@ -7,7 +7,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -45,6 +47,10 @@ pub(crate) struct HubInner {
     pub(crate) body_reader: BodyReader,
     pub(crate) unreadable: Arc<UnreadableEntries>,
     pub(crate) quotas: Quotas,
+    /// When tokens were last used, by id, as far as it was written or is about to be.
+    pub(crate) token_uses: Mutex<HashMap<String, i64>>,
+    /// Changes when a token or a certificate was revoked: open watches then check their own.
+    pub(crate) revocations: watch::Sender<()>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -92,6 +98,11 @@ impl Hub {
 }
 
 impl HubInner {
+    /// Makes open watches check whether their credential still counts.
+    pub(crate) fn recheck_credentials(&self) {
+        self.revocations.send_replace(());
+    }
+
     /// The admission of a kind.
     pub(crate) fn admission(&self, kind: &ResourceKind) -> &Admission {
         static NONE: Admission = Admission::disabled();

@@ -71,7 +71,10 @@ async fn reconcile(hub: &Hub, ca: &CertificateAuthority, entry: &StoreEntry) {
         // All or nothing: whoever sees the certificate can use it, and no token is used too often.
         ops.extend(known.ops(&step, &new));
         match hub.store().commit(ops).await {
-            Ok(_) => return log_decision(&step, object::metadata_str(&object, "name")),
+            Ok(_) => {
+                hub.inner.recheck_credentials(); // a new certificate revokes earlier ones
+                return log_decision(&step, object::metadata_str(&object, "name"));
+            }
             // Another write of the CSR triggers another reconcile.
             Err(CommitError::Conflict { op: 0, .. }) => return,
             Err(CommitError::Conflict { .. }) => {}

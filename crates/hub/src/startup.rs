@@ -6,7 +6,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -113,6 +115,8 @@ impl Hub {
             body_reader: BodyReader::default(),
             unreadable,
             quotas: Quotas::default(),
+            token_uses: Mutex::default(),
+            revocations: watch::Sender::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };

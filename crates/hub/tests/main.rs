@@ -25,6 +25,7 @@ mod pure_selector;
 mod pure_status;
 mod pure_table;
 mod server_auth;
+mod server_credentials;
 mod server_limits;
 mod server_objects;
 mod server_watch;

@@ -2,20 +2,12 @@
 //! authenticated ones stay.
 use crate::support;
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use machinist_hub::auth::ADMIN_GROUP;
-use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair};
-use machinist_hub::server::{ConnectionLimits, HubServer, HubServingCertificate};
-use machinist_hub::store::{Store, StoreOptions};
-use machinist_hub::{Hub, HubConfig};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use machinist_hub::server::ConnectionLimits;
+use support::tls_hub::TlsHub;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsConnector;
+use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
@@ -29,65 +21,6 @@ fn limits() -> ConnectionLimits {
         first_request_timeout: NO_TIMEOUT,
         header_read_timeout: NO_TIMEOUT,
         ..ConnectionLimits::default()
-    }
-}
-
-struct LimitedServer {
-    hub: Hub,
-    address: SocketAddr,
-    ca: PemKeyPair,
-    admin: PemKeyPair,
-}
-
-impl LimitedServer {
-    async fn start(limits: ConnectionLimits) -> Self {
-        let ca = CertificateAuthority::generate("test").unwrap();
-        let issuer = CertificateAuthority::from_pem(&ca).unwrap();
-        let pair = issuer.issue_server("hub", &["127.0.0.1".to_owned()]).unwrap();
-        let admin = issuer.issue_client("admin", ADMIN_GROUP).unwrap();
-        let config = HubConfig { ca: Some(issuer), ..HubConfig::default() };
-        let hub = Hub::start(Store::in_memory(StoreOptions::default()), config).await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let server =
-            HubServer::new(&HubServingCertificate::new(&pair).unwrap(), &ca.certificate).unwrap();
-        let server = server.with_limits(limits);
-        tokio::spawn(server.run(listener, hub.router(), hub.cancellation_token()));
-        Self { hub, address, ca, admin }
-    }
-
-    async fn connect(
-        &self,
-        identity: Option<&PemKeyPair>,
-        protocol: &[u8],
-    ) -> TlsStream<TcpStream> {
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.ca.certificate.as_bytes()).unwrap()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots);
-        let mut config = match identity {
-            None => builder.with_no_client_auth(),
-            Some(pair) => {
-                let chain = CertificateDer::from_pem_slice(pair.certificate.as_bytes()).unwrap();
-                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
-                builder.with_client_auth_cert(vec![chain], key).unwrap()
-            }
-        };
-        config.alpn_protocols = vec![protocol.to_vec()];
-        let tcp = TcpStream::connect(self.address).await.unwrap();
-        let name = ServerName::IpAddress(self.address.ip().into());
-        TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
-    }
-
-    async fn connect_anonymous(&self) -> TlsStream<TcpStream> {
-        self.connect(None, b"http/1.1").await
-    }
-
-    async fn connect_admin(&self) -> TlsStream<TcpStream> {
-        self.connect(Some(&self.admin), b"http/1.1").await
     }
 }
 
@@ -121,8 +54,7 @@ fn is_complete(response: &[u8]) -> bool {
 #[tokio::test]
 async fn an_unfinished_handshake_is_closed() {
     let server =
-        LimitedServer::start(ConnectionLimits { handshake_timeout: SHORT_TIMEOUT, ..limits() })
-            .await;
+        TlsHub::start(ConnectionLimits { handshake_timeout: SHORT_TIMEOUT, ..limits() }).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     wait_for_close(&mut silent).await;
 }
@@ -130,8 +62,7 @@ async fn an_unfinished_handshake_is_closed() {
 #[tokio::test]
 async fn a_connection_without_a_request_is_closed() {
     let server =
-        LimitedServer::start(ConnectionLimits { first_request_timeout: SHORT_TIMEOUT, ..limits() })
-            .await;
+        TlsHub::start(ConnectionLimits { first_request_timeout: SHORT_TIMEOUT, ..limits() }).await;
     let mut active = server.connect_anonymous().await;
     assert!(gets_response(&mut active, READYZ_REQUEST).await);
     for protocol in [b"http/1.1".as_slice(), b"h2"] {
@@ -147,8 +78,7 @@ async fn a_connection_without_a_request_is_closed() {
 #[tokio::test]
 async fn an_unfinished_header_is_closed() {
     let server =
-        LimitedServer::start(ConnectionLimits { header_read_timeout: SHORT_TIMEOUT, ..limits() })
-            .await;
+        TlsHub::start(ConnectionLimits { header_read_timeout: SHORT_TIMEOUT, ..limits() }).await;
     let mut slow = server.connect_admin().await;
     slow.write_all(b"GET /readyz HTTP/1.1\r\nx-slow: ").await.unwrap();
     wait_for_close(&mut slow).await;
@@ -156,7 +86,7 @@ async fn an_unfinished_header_is_closed() {
 
 #[tokio::test]
 async fn the_oldest_anonymous_connection_is_evicted() {
-    let server = LimitedServer::start(ConnectionLimits {
+    let server = TlsHub::start(ConnectionLimits {
         max_anonymous_connections: 3,
         max_connections: 6,
         ..limits()
@@ -190,8 +120,7 @@ async fn the_oldest_anonymous_connection_is_evicted() {
 
 #[tokio::test]
 async fn a_token_authenticates_a_connection() {
-    let server =
-        LimitedServer::start(ConnectionLimits { max_anonymous_connections: 1, ..limits() }).await;
+    let server = TlsHub::start(ConnectionLimits { max_anonymous_connections: 1, ..limits() }).await;
     let router = server.hub.router_as(machinist_hub::auth::UserInfo::admin());
     let body = r#"{"role": "viewer"}"#.to_owned();
     let json = [("content-type", "application/json")];
@@ -211,11 +140,9 @@ async fn a_token_authenticates_a_connection() {
 
 #[tokio::test]
 async fn a_client_that_reads_nothing_is_disconnected() {
-    let server = LimitedServer::start(ConnectionLimits {
-        write_stall_timeout: Duration::from_secs(1),
-        ..limits()
-    })
-    .await;
+    let server =
+        TlsHub::start(ConnectionLimits { write_stall_timeout: Duration::from_secs(1), ..limits() })
+            .await;
     let mut deaf = server.connect_admin().await;
     // The OpenAPI document is large; enough requests for it fill every buffer in between.
     let ask = b"GET /openapi/v2 HTTP/1.1\r\nhost: h\r\n\r\n".repeat(400);

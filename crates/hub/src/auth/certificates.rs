@@ -273,15 +273,32 @@ fn parse_subject(name: &X509Name<'_>) -> (String, Vec<String>) {
     (user, name.iter_organization().map(text).collect())
 }
 
-/// Returns the user that a client certificate names. The caller has verified the certificate.
-///
-/// # Errors
-/// It is not a certificate.
-pub fn user_of_certificate(der: &[u8]) -> Result<UserInfo, CertificateError> {
-    let (_, certificate) =
-        X509Certificate::from_der(der).map_err(|error| parse_error("certificate", &error))?;
-    let (user, groups) = parse_subject(certificate.subject());
-    Ok(UserInfo::new(user, groups))
+/// Whom a client certificate names, and when it is valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The user.
+    pub user: UserInfo,
+    /// Seconds since 1970.
+    pub not_before: i64,
+    /// Seconds since 1970.
+    pub not_after: i64,
+}
+
+impl ClientCertificate {
+    /// Reads a client certificate. The caller has verified it.
+    ///
+    /// # Errors
+    /// It is not a certificate.
+    pub fn from_der(der: &[u8]) -> Result<Self, CertificateError> {
+        let (_, certificate) =
+            X509Certificate::from_der(der).map_err(|error| parse_error("certificate", &error))?;
+        let (user, groups) = parse_subject(certificate.subject());
+        Ok(Self {
+            user: UserInfo::new(user, groups),
+            not_before: certificate.validity().not_before.timestamp(),
+            not_after: certificate.validity().not_after.timestamp(),
+        })
+    }
 }
 
 /// The names and validity of a certificate.
@@ -357,9 +374,9 @@ mod tests {
             .unwrap();
         let pair = ca.issue_client("system:node:a", "system:nodes").unwrap();
         let (_, der) = x509_parser::pem::parse_x509_pem(pair.certificate.as_bytes()).unwrap();
-        let found = user_of_certificate(&der.contents).unwrap();
-        assert_eq!(found.user, "system:node:a");
-        assert_eq!(found.groups, ["system:nodes", "system:authenticated"]);
+        let found = ClientCertificate::from_der(&der.contents).unwrap();
+        assert_eq!(found.user, UserInfo::node("a"));
+        assert!(found.not_before < found.not_after);
     }
 
     #[test]

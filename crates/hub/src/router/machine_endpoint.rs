@@ -60,5 +60,6 @@ async fn revoke(hub: &Hub, name: &str) -> Result<Response, ApiError> {
     if stored.record.revoked_before.is_none() || stored.record.not_after.is_some() {
         return Err(ApiError::internal(format!("cannot write the record of machine {name}")));
     }
+    hub.inner.recheck_credentials();
     Ok(response::json_response(StatusCode::OK, &json!({"name": name})))
 }

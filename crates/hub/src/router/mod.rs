@@ -10,6 +10,7 @@
 
 mod access_reviews;
 mod admin_endpoints;
+mod authentication;
 mod body_checks;
 mod content_negotiation;
 mod create;
@@ -36,18 +37,22 @@ use axum::response::Response;
 use http::request::Parts;
 use http::{Method, header};
 
-use crate::auth::{UserInfo, tokens};
+use crate::auth::UserInfo;
+use crate::auth::certificates::ClientCertificate;
 use crate::body;
 use crate::hub::Hub;
 use crate::request::{self, RequestTarget};
 use crate::status::ApiError;
+use authentication::{AuthenticatedUser, authenticate};
 use resource_request::ResourceRequest;
 
 /// The peer of a connection. The server puts it into the extensions of each request.
 #[derive(Debug, Clone)]
 pub enum PeerCertificate {
-    /// The user of a verified client certificate.
+    /// A user in the same process, without a certificate.
     Trusted(UserInfo),
+    /// A client certificate that was verified when the connection was made. Each request checks whether it still counts.
+    Verified(ClientCertificate),
     /// A client certificate that failed verification.
     Untrusted,
 }
@@ -105,7 +110,7 @@ impl BufferedRequest {
 
 async fn route(
     hub: &Hub,
-    user: Result<Option<UserInfo>, ()>,
+    user: Result<Option<AuthenticatedUser>, ()>,
     target: RequestTarget,
     parts: Parts,
     body: Body,
@@ -130,10 +135,10 @@ async fn route(
     match target {
         RequestTarget::Unknown => Err(ApiError::resource_not_found()),
         RequestTarget::Admin { endpoint } => {
-            admin_endpoints::handle(hub, &user, &endpoint, &path, &request).await
+            admin_endpoints::handle(hub, &user.info, &endpoint, &path, &request).await
         }
         RequestTarget::Resource(path) if access_reviews::is_review(&path) => {
-            access_reviews::handle(hub, &user, &path, &request)
+            access_reviews::handle(hub, &user.info, &path, &request)
         }
         RequestTarget::Resource(path) => ResourceRequest::handle(hub, user, path, &request).await,
         target if request.parts.method == Method::GET || request.parts.method == Method::HEAD => {
@@ -146,28 +151,4 @@ async fn route(
 /// Paths that need no authorization.
 fn allows_anonymous(target: &RequestTarget) -> bool {
     matches!(target, RequestTarget::Health { .. } | RequestTarget::Version)
-}
-
-/// Authenticates a request. `None` means anonymous; wrong credentials are an error.
-fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<UserInfo>, ()> {
-    let peer = parts.extensions.get::<PeerCertificate>();
-    if let Some(PeerCertificate::Trusted(user)) = peer {
-        return Ok(Some(user.clone()));
-    }
-    let Some(value) = parts.headers.get(header::AUTHORIZATION) else {
-        return if peer.is_some() { Err(()) } else { Ok(None) };
-    };
-    let text = value.to_str().map_err(|_| ())?;
-    let (scheme, token) = text.trim().split_once(' ').ok_or(())?;
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(());
-    }
-    authenticate_token(hub, token.trim()).map(Some).ok_or(())
-}
-
-fn authenticate_token(hub: &Hub, token: &str) -> Option<UserInfo> {
-    let key = format!("{}{}", tokens::TOKEN_KEY_PREFIX, tokens::token_id(token)?);
-    let entry = hub.inner.store.get(&key)?;
-    let record: tokens::TokenRecord = serde_json::from_slice(&entry.value).ok()?;
-    tokens::authenticate(token, &record, jiff::Timestamp::now().as_second())
 }

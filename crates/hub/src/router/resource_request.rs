@@ -8,6 +8,7 @@ use axum::response::Response;
 use http::request::Parts;
 use http::{Method, header};
 
+use super::authentication::{AuthenticatedUser, Credential};
 use super::content_negotiation::{self, AcceptedFormat};
 use super::response::ObjectRenderer;
 use super::{
@@ -99,6 +100,7 @@ pub(super) struct ResourceRequest<'a> {
     pub(super) hub: &'a Hub,
     pub(super) kind: &'a Arc<ResourceKind>,
     pub(super) user: UserInfo,
+    pub(super) credential: Credential,
     pub(super) verb: RequestVerb,
     pub(super) path: ResourcePath,
     pub(super) options: QueryOptions,
@@ -120,7 +122,7 @@ impl<'a> ResourceRequest<'a> {
     /// Handles a request for objects.
     pub(super) async fn handle(
         hub: &'a Hub,
-        user: UserInfo,
+        user: AuthenticatedUser,
         path: ResourcePath,
         request: &BufferedRequest,
     ) -> Result<Response, ApiError> {
@@ -142,7 +144,8 @@ impl<'a> ResourceRequest<'a> {
         let mut call = Self {
             hub,
             kind,
-            user,
+            user: user.info,
+            credential: user.credential,
             verb,
             path,
             options,

@@ -214,6 +214,7 @@ async fn revoke(hub: &Hub, id: &str) -> Result<Response, ApiError> {
     }
     let op = StoreOp::Delete { key, expect: Precondition::Any };
     hub.inner.store.commit(vec![op]).await.map_err(|e| ApiError::internal(e.to_string()))?;
+    hub.inner.recheck_credentials();
     Ok(response::json_response(StatusCode::OK, &json!({"id": id})))
 }
 

@@ -15,6 +15,7 @@ use http::StatusCode;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::authentication::Credential;
 use super::read::{invalid_option, parse_revision, too_old_error};
 use super::resource_request::ResourceRequest;
 use super::response;
@@ -105,6 +106,8 @@ pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
         }
     };
     let length = watch_timeout(call.options.timeout_seconds, random_fraction());
+    let length = until_expiry(call.credential.expires(), jiff::Timestamp::now().as_second())
+        .map_or(length, |left| left.min(length));
     let stream = WatchStream {
         source,
         encoder: writer,
@@ -115,6 +118,9 @@ pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         end: Box::pin(tokio::time::sleep(length)),
         stop: call.hub.cancellation_token(),
+        credential: call.credential.clone(),
+        revocations: call.hub.inner.revocations.subscribe(),
+        store: store.clone(),
         _open: call.hub.inner.metrics.watch_opened(),
     };
     let body = futures::stream::unfold(stream, |mut stream| async move {
@@ -132,6 +138,11 @@ fn watch_timeout(requested: Option<u64>, fraction: u8) -> Duration {
             MIN_TIMEOUT_SECONDS + MIN_TIMEOUT_SECONDS * u64::from(fraction) / 256,
         ),
     }
+}
+
+/// How long a credential still counts.
+fn until_expiry(expires: Option<i64>, now: i64) -> Option<Duration> {
+    expires.map(|end| Duration::from_secs(u64::try_from(end.saturating_sub(now)).unwrap_or(0)))
 }
 
 fn random_fraction() -> u8 {
@@ -152,6 +163,10 @@ struct WatchStream {
     next_bookmark: Instant,
     end: std::pin::Pin<Box<Sleep>>,
     stop: CancellationToken,
+    /// What the client proved its identity with. The watch ends when it does not count any more.
+    credential: Credential,
+    revocations: tokio::sync::watch::Receiver<()>,
+    store: store::Store,
     /// Counts the watch as open until the stream is dropped.
     _open: OpenWatch,
 }
@@ -161,6 +176,7 @@ enum WatchWakeup {
     Event(Result<Arc<StoreEvent>, store::RevisionError>),
     Bookmark,
     Timeout,
+    Revocation,
     Stop,
 }
 
@@ -180,12 +196,19 @@ impl WatchStream {
             let wake = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => WatchWakeup::Stop,
+                Ok(()) = self.revocations.changed() => WatchWakeup::Revocation,
                 event = source.next() => WatchWakeup::Event(event),
                 () = &mut self.end => WatchWakeup::Timeout,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => WatchWakeup::Bookmark,
             };
             match wake {
                 WatchWakeup::Stop => return None,
+                WatchWakeup::Revocation => {
+                    let now = jiff::Timestamp::now().as_second();
+                    if !self.credential.is_valid(&self.store, now) {
+                        self.fail(&ApiError::unauthorized());
+                    }
+                }
                 WatchWakeup::Event(event) => {
                     self.push_event(event);
                     self.push_ready_events();

@@ -266,8 +266,14 @@ pub(super) async fn commit(
     call: &ResourceRequest<'_>,
     ops: Vec<StoreOp>,
 ) -> Result<Option<StoreEntry>, ApiError> {
+    let touches_machine = ops.len() > 1;
     match call.hub.inner.store.commit(ops).await {
-        Ok(done) => Ok(done.entries.into_iter().next().flatten()),
+        Ok(done) => {
+            if touches_machine {
+                call.hub.inner.recheck_credentials();
+            }
+            Ok(done.entries.into_iter().next().flatten())
+        }
         Err(CommitError::Conflict { .. }) => Ok(None),
         Err(CommitError::Store(error @ StoreError::DiskFull { .. })) => {
             Err(ApiError::unavailable(error.to_string()))

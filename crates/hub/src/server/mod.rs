@@ -118,7 +118,7 @@ impl HubServer {
         let peer =
             self.client_verifier.peer_certificate(tls.peer_certificates().unwrap_or_default());
         let http2 = tls.alpn_protocol() == Some(b"h2");
-        if matches!(peer, Some(PeerCertificate::Trusted(_))) {
+        if matches!(peer, Some(PeerCertificate::Verified(_))) {
             registration.mark_authenticated();
         }
         let (registration, has_requested) =

@@ -16,7 +16,7 @@ use rustls::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::auth::certificates::{self, PemKeyPair};
+use crate::auth::certificates::{ClientCertificate, PemKeyPair};
 use crate::router::PeerCertificate;
 
 /// Why the server cannot start.
@@ -86,9 +86,9 @@ impl ClientVerifier {
     pub(super) fn peer_certificate(&self, chain: &[CertificateDer<'_>]) -> Option<PeerCertificate> {
         let (first, rest) = chain.split_first()?;
         let trusted = self.trusted.verify_client_cert(first, rest, UnixTime::now());
-        let identity = trusted.ok().and_then(|_| certificates::user_of_certificate(first).ok());
-        let known = identity.filter(|identity| !identity.user.is_empty());
-        Some(known.map_or(PeerCertificate::Untrusted, PeerCertificate::Trusted))
+        let read = trusted.ok().and_then(|_| ClientCertificate::from_der(first).ok());
+        let known = read.filter(|certificate| !certificate.user.user.is_empty());
+        Some(known.map_or(PeerCertificate::Untrusted, PeerCertificate::Verified))
     }
 }
 

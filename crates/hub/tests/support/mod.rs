@@ -1,4 +1,6 @@
 //! A hub in the test process, with one CRD.
+pub(crate) mod tls_hub;
+
 use std::time::Duration;
 
 use http::StatusCode;

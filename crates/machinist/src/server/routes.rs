@@ -16,7 +16,7 @@ use machinist_core::serve::route::{binary_route, sealed_route};
 use machinist_core::serve::{
     ConfigHalf, ConfigRequest, ServeError, ServerRoute, etcd_index, route, served_version,
 };
-use machinist_hub::auth::certificates::user_of_certificate;
+use machinist_hub::auth::certificates::ClientCertificate;
 
 use super::access::AccessControl;
 use super::binary::ServedBinary;
@@ -175,8 +175,9 @@ impl Routes {
                 "the request has no client certificate",
             )));
         };
-        let who = user_of_certificate(certificate)
-            .map_err(|_| ServeError::Unauthorized("the client certificate is invalid"))?;
+        let who = ClientCertificate::from_der(certificate)
+            .map_err(|_| ServeError::Unauthorized("the client certificate is invalid"))?
+            .user;
         let Some(id) = id_for_pool(&who.user, &who.groups, pool) else {
             return Err(Arc::new(ServeError::Forbidden("the certificate is for another pool")));
         };

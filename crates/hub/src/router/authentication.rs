@@ -1,0 +1,141 @@
+//! Authenticates requests: by client certificate, by bearer token, or as a user in the same process.
+//!
+//! A connection, and a watch even more so, outlives what it was made with. So each request checks again whether its
+//! credential counts, and a watch does whenever a credential was revoked. Called by the router.
+
+use http::header;
+use http::request::Parts;
+
+use super::PeerCertificate;
+use crate::auth::UserInfo;
+use crate::auth::tokens::{self, LAST_USE_INTERVAL_SECONDS, TOKEN_KEY_PREFIX, TokenRecord};
+use crate::hub::Hub;
+use crate::machines::StoredMachine;
+use crate::store::{Precondition, Store, StoreOp};
+
+/// The most last uses that are remembered. Far more than there are tokens.
+const MAX_REMEMBERED_USES: usize = 100_000;
+
+/// A user and what proves it.
+#[derive(Debug, Clone)]
+pub(super) struct AuthenticatedUser {
+    pub(super) info: UserInfo,
+    pub(super) credential: Credential,
+}
+
+/// What proves who a user is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Credential {
+    /// The user is in the same process.
+    InProcess,
+    /// A client certificate, of a machine if there is a name.
+    Certificate { machine: Option<String>, not_before: i64, not_after: i64 },
+    /// The token with this id and hash.
+    Token { id: String, hash: String, expires: Option<i64> },
+}
+
+impl Credential {
+    /// Whether it still counts: it has neither expired nor been revoked.
+    pub(super) fn is_valid(&self, store: &Store, now: i64) -> bool {
+        match self {
+            Self::InProcess => true,
+            Self::Certificate { machine, not_before, not_after } => {
+                let is_revoked = machine.as_ref().is_some_and(|name| {
+                    StoredMachine::read(store, name).record.is_revoked(*not_before)
+                });
+                now < *not_after && !is_revoked
+            }
+            Self::Token { id, hash, .. } => find_token(store, id)
+                .is_some_and(|record| record.hash == *hash && !record.is_expired(now)),
+        }
+    }
+
+    /// When it expires, in seconds since 1970.
+    pub(super) fn expires(&self) -> Option<i64> {
+        match self {
+            Self::InProcess => None,
+            Self::Certificate { not_after, .. } => Some(*not_after),
+            Self::Token { expires, .. } => *expires,
+        }
+    }
+}
+
+/// Authenticates a request. `None` means anonymous; wrong credentials are an error.
+pub(super) fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<AuthenticatedUser>, ()> {
+    let now = jiff::Timestamp::now().as_second();
+    let peer = parts.extensions.get::<PeerCertificate>();
+    match peer {
+        Some(PeerCertificate::Trusted(user)) => {
+            let credential = Credential::InProcess;
+            return Ok(Some(AuthenticatedUser { info: user.clone(), credential }));
+        }
+        Some(PeerCertificate::Verified(certificate)) => {
+            let credential = Credential::Certificate {
+                machine: certificate.user.node_name().map(ToOwned::to_owned),
+                not_before: certificate.not_before,
+                not_after: certificate.not_after,
+            };
+            if !credential.is_valid(&hub.inner.store, now) {
+                return Err(());
+            }
+            return Ok(Some(AuthenticatedUser { info: certificate.user.clone(), credential }));
+        }
+        Some(PeerCertificate::Untrusted) | None => {}
+    }
+    let Some(value) = parts.headers.get(header::AUTHORIZATION) else {
+        return if peer.is_some() { Err(()) } else { Ok(None) };
+    };
+    let text = value.to_str().map_err(|_| ())?;
+    let (scheme, token) = text.trim().split_once(' ').ok_or(())?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(());
+    }
+    authenticate_token(hub, token.trim(), now).map(Some).ok_or(())
+}
+
+fn authenticate_token(hub: &Hub, token: &str, now: i64) -> Option<AuthenticatedUser> {
+    let id = tokens::token_id(token)?;
+    let record = find_token(&hub.inner.store, id)?;
+    let info = tokens::authenticate(token, &record, now)?;
+    note_use(hub, id, &record, now);
+    let credential =
+        Credential::Token { id: id.to_owned(), hash: record.hash, expires: record.expires };
+    Some(AuthenticatedUser { info, credential })
+}
+
+fn find_token(store: &Store, id: &str) -> Option<TokenRecord> {
+    let entry = store.get(&format!("{TOKEN_KEY_PREFIX}{id}"))?;
+    serde_json::from_slice(&entry.value).ok()
+}
+
+/// Writes the last use of a token, in the background and rarely: each write is a commit.
+fn note_use(hub: &Hub, id: &str, record: &TokenRecord, now: i64) {
+    let is_recent = |time: i64| (now - time).abs() < LAST_USE_INTERVAL_SECONDS;
+    if record.last_used.is_some_and(is_recent) {
+        return;
+    }
+    {
+        let mut uses = hub.inner.token_uses.lock();
+        if uses.get(id).copied().is_some_and(is_recent) {
+            return;
+        }
+        if uses.len() >= MAX_REMEMBERED_USES {
+            uses.clear();
+        }
+        uses.insert(id.to_owned(), now);
+    }
+    let (store, id) = (hub.inner.store.clone(), id.to_owned());
+    hub.inner.tasks.spawn(async move {
+        let key = format!("{TOKEN_KEY_PREFIX}{id}");
+        let Some(entry) = store.get(&key) else { return };
+        let Ok(record) = serde_json::from_slice::<TokenRecord>(&entry.value) else { return };
+        let record = TokenRecord { last_used: Some(now), ..record };
+        let Ok(value) = serde_json::to_vec(&record) else { return };
+        // A token that is changed or revoked meanwhile must not come back.
+        let expect = Precondition::Revision(entry.revision);
+        let op = StoreOp::Put { key, value: value.into(), expect };
+        if let Err(error) = store.commit(vec![op]).await {
+            tracing::debug!(%error, id, "cannot write the last use of a token");
+        }
+    });
+}
