@@ -5,6 +5,10 @@
 //! distinguished. The digest is keyed, so that a short password cannot be found by trying all of
 //! them.
 
+mod outline;
+
+pub use outline::outline_machine_config;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;

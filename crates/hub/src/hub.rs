@@ -41,6 +41,7 @@ pub(crate) struct HubInner {
     pub(crate) metrics: HubMetrics,
     pub(crate) ca: Option<CertificateAuthority>,
     pub(crate) reserved_node_names: BTreeSet<String>,
+    pub(crate) viewer_redactions: Vec<ViewerRedaction>,
     pub(crate) version: String,
     pub(crate) revision_wait: Duration,
     pub(crate) openapi: OpenApiCache,
@@ -53,6 +54,17 @@ pub(crate) struct HubInner {
     pub(crate) revocations: watch::Sender<()>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
+}
+
+/// How viewers see the objects of a kind.
+#[derive(Debug, Clone)]
+pub struct ViewerRedaction {
+    /// API group.
+    pub group: String,
+    /// Resource.
+    pub resource: String,
+    /// Replaces the contents of an object.
+    pub redact: fn(&mut Value),
 }
 
 /// OpenAPI documents. They are large, so each is built on its first request and kept.

@@ -55,5 +55,5 @@ mod sweep;
 mod unreadable_entries;
 
 pub use data_check::{DataCheck, check_data};
-pub use hub::Hub;
+pub use hub::{Hub, ViewerRedaction};
 pub use startup::{HubConfig, StartError, namespace_object};

@@ -2,8 +2,13 @@
 //!
 //! Used by the signer, and by the router when Nodes are written and certificates checked.
 
-use crate::auth::machine::{MACHINE_KEY_PREFIX, MachineRecord};
+use serde_json::Value;
+
+use crate::auth::machine::{MACHINE_KEY_PREFIX, MachineRecord, roles_of};
 use crate::store::{Precondition, Store, StoreOp};
+
+/// Key prefix of Nodes in the store.
+pub(crate) const NODE_KEY_PREFIX: &str = "/core/nodes/-/";
 
 /// A record as it was read.
 #[derive(Debug, Clone, Default)]
@@ -39,6 +44,19 @@ impl StoredMachine {
         let expect = self.revision.map_or(Precondition::Absent, Precondition::Revision);
         Some(StoreOp::Put { key: key(name), value: value.into(), expect })
     }
+}
+
+/// What a machine was given. The Node of an earlier version, which has no record, shows its roles: a machine cannot
+/// change them.
+pub(crate) fn granted(store: &Store, name: &str) -> MachineRecord {
+    let stored = StoredMachine::read(store, name);
+    if stored.exists() {
+        return stored.record;
+    }
+    let node = store.get(&format!("{NODE_KEY_PREFIX}{name}"));
+    let node: Option<Value> = node.and_then(|entry| serde_json::from_slice(&entry.value).ok());
+    let roles = node.map(|node| roles_of(&node)).unwrap_or_default();
+    MachineRecord { roles, ..stored.record }
 }
 
 fn key(name: &str) -> String {

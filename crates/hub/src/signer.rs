@@ -12,7 +12,7 @@ use crate::auth::csr::{CsrDecision, CsrFacts, apply_decision, decide, machine_na
 use crate::auth::machine::CertificateGrant;
 use crate::auth::tokens::{self, TokenRecord};
 use crate::hub::{Hub, now_rfc3339};
-use crate::machines::StoredMachine;
+use crate::machines::{NODE_KEY_PREFIX, StoredMachine};
 use crate::object;
 use crate::store::{
     CommitError, Precondition, RevisionError, StoreEntry, StoreEventKind, StoreOp, StoreWatch,
@@ -20,8 +20,6 @@ use crate::store::{
 
 /// How often a decision is repeated after conflicting writes of the token or the machine's record.
 const MAX_ATTEMPTS: usize = 10;
-/// Key prefix of Nodes in the store.
-const NODE_PREFIX: &str = "/core/nodes/-/";
 /// Key prefix of CSRs in the store.
 const CSR_PREFIX: &str = "/certificates.k8s.io/certificatesigningrequests/-/";
 
@@ -104,8 +102,9 @@ impl KnownFacts {
         });
         // The name comes from the request: only a valid one is used as a part of a key.
         let name = machine_name(csr).filter(|name| !name.is_empty() && !name.contains('/'));
-        let node_exists =
-            name.as_ref().is_some_and(|name| store.get(&format!("{NODE_PREFIX}{name}")).is_some());
+        let node_exists = name
+            .as_ref()
+            .is_some_and(|name| store.get(&format!("{NODE_KEY_PREFIX}{name}")).is_some());
         let machine = name.map(|name| {
             let stored = StoredMachine::read(store, &name);
             (name, stored)

@@ -17,7 +17,7 @@ use crate::audit::AuditLog;
 use crate::auth::authorizer::{Authorizer, PolicyRule};
 use crate::auth::certificates::CertificateAuthority;
 use crate::body::BodyReader;
-use crate::hub::{Hub, HubInner, OpenApiCache, new_server_metadata};
+use crate::hub::{Hub, HubInner, OpenApiCache, ViewerRedaction, new_server_metadata};
 use crate::kind_registry::KindRegistry;
 use crate::metrics::HubMetrics;
 use crate::object;
@@ -42,6 +42,10 @@ pub struct HubConfig {
     pub ca: Option<CertificateAuthority>,
     /// Names that no machine may have: those of the system's components and of their leases.
     pub reserved_node_names: BTreeSet<String>,
+    /// Group and resource of the kinds that viewers may not read, besides Secrets.
+    pub hidden_from_viewers: Vec<(String, String)>,
+    /// Kinds that viewers see without their contents.
+    pub viewer_redactions: Vec<ViewerRedaction>,
     /// The version that `/version` reports.
     pub version: String,
     /// How long a request waits for a future revision. `None` means 3 s, as in kube-apiserver.
@@ -105,10 +109,11 @@ impl Hub {
             store,
             registry,
             admissions,
-            authorizer: Authorizer::new(config.rules),
+            authorizer: Authorizer::new(config.rules).hide_from_viewers(config.hidden_from_viewers),
             audit: config.audit,
             ca: config.ca,
             reserved_node_names: config.reserved_node_names,
+            viewer_redactions: config.viewer_redactions,
             version: config.version,
             revision_wait: config.revision_wait.unwrap_or(DEFAULT_REVISION_WAIT),
             openapi: OpenApiCache::default(),

@@ -2,6 +2,7 @@
 //!
 //! Called by the router for each request and by access reviews. What no rule allows is forbidden.
 
+use super::node_graph::NodeRelation;
 use super::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, NODE_GROUP, UserInfo, VIEWER_GROUP};
 
 /// The attributes of a request.
@@ -42,6 +43,10 @@ pub enum ResourceNames {
     OwnNode,
     /// CSRs that the user has created.
     OwnRequests,
+    /// The object of this name.
+    Named(&'static str),
+    /// Objects that concern the machine.
+    Related(NodeRelation),
 }
 
 /// The decision of the authorizer.
@@ -51,6 +56,8 @@ pub enum AuthorizationDecision {
     Allow,
     /// Allowed only if the user created the CSR.
     AllowRequester,
+    /// Allowed only for objects that concern the machine. A list or watch shows only these.
+    AllowRelated(NodeRelation),
     /// Denied.
     Deny,
 }
@@ -121,6 +128,12 @@ impl PolicyRule {
             },
             (ResourceNames::OwnRequests, Some(_)) => AuthorizationDecision::AllowRequester,
             (ResourceNames::OwnRequests, None) => AuthorizationDecision::Deny,
+            (ResourceNames::Named(own), Some(name)) if own == name => AuthorizationDecision::Allow,
+            (ResourceNames::Named(_), _) => AuthorizationDecision::Deny,
+            (ResourceNames::Related(relation), _) if user.node_name().is_some() => {
+                AuthorizationDecision::AllowRelated(relation)
+            }
+            (ResourceNames::Related(_), _) => AuthorizationDecision::Deny,
         }
     }
 }
@@ -129,6 +142,8 @@ impl PolicyRule {
 #[derive(Debug, Clone, Default)]
 pub struct Authorizer {
     rules: Vec<PolicyRule>,
+    /// Group and resource of the kinds that viewers may not read, besides Secrets.
+    hidden_from_viewers: Vec<(String, String)>,
 }
 
 /// The read-only verbs.
@@ -197,7 +212,21 @@ impl Authorizer {
             ));
         }
         rules.extend(more);
-        Self { rules }
+        Self { rules, hidden_from_viewers: Vec::new() }
+    }
+
+    /// Hides kinds, by group and resource, from viewers.
+    #[must_use]
+    pub fn hide_from_viewers(self, hidden: Vec<(String, String)>) -> Self {
+        Self { hidden_from_viewers: hidden, ..self }
+    }
+
+    /// The annotations of a Node that assign objects to its machine.
+    pub fn assignment_annotations(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.rules.iter().filter_map(|rule| match rule.names {
+            ResourceNames::Related(NodeRelation::Assigned { annotation, .. }) => Some(annotation),
+            _ => None,
+        })
     }
 
     /// Decides whether a user may make a request.
@@ -207,7 +236,7 @@ impl Authorizer {
         user: &UserInfo,
         attributes: &RequestAttributes,
     ) -> AuthorizationDecision {
-        if is_allowed_for_viewers(user, attributes) {
+        if self.is_allowed_for_viewers(user, attributes) {
             return AuthorizationDecision::Allow;
         }
         if is_denied_to_controllers(attributes)
@@ -220,21 +249,24 @@ impl Authorizer {
         for rule in &self.rules {
             match rule.authorize(user, attributes) {
                 AuthorizationDecision::Allow => return AuthorizationDecision::Allow,
-                AuthorizationDecision::AllowRequester => {
-                    decision = AuthorizationDecision::AllowRequester;
-                }
+                conditional @ (AuthorizationDecision::AllowRequester
+                | AuthorizationDecision::AllowRelated(_)) => decision = conditional,
                 AuthorizationDecision::Deny => {}
             }
         }
         decision
     }
-}
 
-/// Viewers read everything but secrets.
-fn is_allowed_for_viewers(user: &UserInfo, attributes: &RequestAttributes) -> bool {
-    user.is_in_group(VIEWER_GROUP)
-        && READ_VERBS.split(' ').any(|verb| verb == attributes.verb)
-        && !(attributes.group.is_empty() && attributes.resource == "secrets")
+    /// Viewers read everything but Secrets and what is hidden from them.
+    fn is_allowed_for_viewers(&self, user: &UserInfo, attributes: &RequestAttributes) -> bool {
+        let is_hidden = |(group, resource): &(String, String)| {
+            *group == attributes.group && *resource == attributes.resource
+        };
+        user.is_in_group(VIEWER_GROUP)
+            && READ_VERBS.split(' ').any(|verb| verb == attributes.verb)
+            && !(attributes.group.is_empty() && attributes.resource == "secrets")
+            && !self.hidden_from_viewers.iter().any(is_hidden)
+    }
 }
 
 /// Controllers cannot approve CSRs: a client certificate would let them become any user.

@@ -25,6 +25,9 @@ const RESTRICTED_LABEL_PREFIX: &str = "node-restriction.kubernetes.io/";
 /// The most roles that a machine may have.
 pub const MAX_ROLES: usize = 16;
 
+/// How many assignments are remembered: the current one, and those that a rollback may need.
+const MAX_ASSIGNED: usize = 8;
+
 /// What the hub remembers about a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,6 +35,9 @@ pub struct MachineRecord {
     /// The roles that a token, an administrator or a controller gave it.
     #[serde(default)]
     pub roles: BTreeSet<String>,
+    /// What administrators and controllers named in its Node's assignment annotations, newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assigned: Vec<String>,
     /// When its newest certificate expires, in seconds since 1970; `None` if it has none that counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<i64>,
@@ -53,6 +59,14 @@ pub enum CertificateGrant {
 }
 
 impl MachineRecord {
+    /// Notes what the machine was assigned. The oldest assignments are forgotten.
+    pub fn assign(&mut self, name: &str) {
+        self.assigned.retain(|known| known != name);
+        self.assigned.push(name.to_owned());
+        let surplus = self.assigned.len().saturating_sub(MAX_ASSIGNED);
+        self.assigned.drain(..surplus);
+    }
+
     /// Whether a certificate of this name may still be in use.
     #[must_use]
     pub fn has_live_certificate(&self, now: i64) -> bool {
@@ -74,6 +88,7 @@ impl MachineRecord {
                 roles: roles.clone(),
                 not_after: Some(not_after),
                 revoked_before: Some(not_before),
+                assigned: self.assigned,
             },
         }
     }
@@ -123,6 +138,9 @@ pub fn roles_of(node: &Value) -> BTreeSet<String> {
 pub fn set_granted_roles(node: &mut Value, granted: &BTreeSet<String>) -> Vec<String> {
     let metadata = node.get_mut("metadata").and_then(Value::as_object_mut);
     let Some(metadata) = metadata else { return Vec::new() };
+    if granted.is_empty() && !metadata.contains_key("labels") {
+        return Vec::new();
+    }
     let labels = metadata.entry("labels").or_insert_with(|| Value::Object(serde_json::Map::new()));
     let Some(labels) = labels.as_object_mut() else { return Vec::new() };
     let is_granted =

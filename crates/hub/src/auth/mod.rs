@@ -6,17 +6,19 @@
 //! | [`tokens`] | bearer tokens, stored as hashes |
 //! | [`certificates`] | the hub's CA, and the user that a client certificate names |
 //! | [`machine`] | the roles that a machine was given, and which of its certificates count |
+//! | [`node_graph`] | which objects concern a machine |
 //! | [`csr`] | which certificate signing requests are approved and signed |
 
 pub mod authorizer;
 pub mod certificates;
 pub mod csr;
 pub mod machine;
+pub mod node_graph;
 pub mod tokens;
 
 /// Members may do everything.
 pub const ADMIN_GROUP: &str = "system:masters";
-/// Members may read everything but secrets.
+/// Members may read everything but secrets, and of configs an outline.
 pub const VIEWER_GROUP: &str = "machinist:viewers";
 /// The group of controllers.
 pub const CONTROLLER_GROUP: &str = "machinist:controllers";

@@ -6,6 +6,7 @@ use axum::response::Response;
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
+use super::visibility::NodeFilter;
 use super::{BufferedRequest, response};
 use crate::auth::authorizer::{AuthorizationDecision, RequestAttributes};
 use crate::auth::{ADMIN_GROUP, UserInfo};
@@ -74,12 +75,32 @@ fn access_status(hub: &Hub, user: &UserInfo, spec: &Value) -> Value {
             namespace: some(text("namespace")),
             name: some(text("name")),
         };
-        hub.inner.authorizer.authorize(user, &attributes) == AuthorizationDecision::Allow
+        is_allowed(hub, user, &attributes)
     } else {
         let path = spec["nonResourceAttributes"]["path"].as_str().unwrap_or_default();
         user.is_in_group(ADMIN_GROUP) || !path.starts_with("/machinist/")
     };
     json!({"allowed": allowed})
+}
+
+fn is_allowed(hub: &Hub, user: &UserInfo, attributes: &RequestAttributes) -> bool {
+    match hub.inner.authorizer.authorize(user, attributes) {
+        AuthorizationDecision::Allow => true,
+        AuthorizationDecision::AllowRelated(relation) => {
+            let mut kinds = hub.inner.registry.kinds();
+            let kind = kinds
+                .find(|kind| kind.group == attributes.group && kind.plural == attributes.resource);
+            let filter = NodeFilter::new(hub, user, relation);
+            match (&attributes.name, kind, filter) {
+                (Some(name), Some(kind), Some(filter)) => {
+                    filter.allows_name(kind, attributes.namespace.as_deref(), name)
+                }
+                (None, ..) => matches!(attributes.verb.as_str(), "list" | "watch"),
+                _ => false,
+            }
+        }
+        AuthorizationDecision::AllowRequester | AuthorizationDecision::Deny => false,
+    }
 }
 
 /// Only the administrator's rules can be expressed in Kubernetes' terms; all others are incomplete.

@@ -75,10 +75,9 @@ pub(super) fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<Authentica
                 not_before: certificate.not_before,
                 not_after: certificate.not_after,
             };
-            if !credential.is_valid(&hub.inner.store, now) {
-                return Err(());
+            if credential.is_valid(&hub.inner.store, now) {
+                return Ok(Some(AuthenticatedUser { info: certificate.user.clone(), credential }));
             }
-            return Ok(Some(AuthenticatedUser { info: certificate.user.clone(), credential }));
         }
         Some(PeerCertificate::Untrusted) | None => {}
     }

@@ -24,6 +24,7 @@ mod resource_request;
 mod response;
 mod selection;
 mod token_endpoints;
+mod visibility;
 mod watch;
 mod watch_encoder;
 mod write;

@@ -6,11 +6,14 @@ use serde_json::Value;
 
 use super::resource_request::ResourceRequest;
 use crate::auth::machine;
-use crate::machines::StoredMachine;
+use crate::machines::{NODE_KEY_PREFIX, StoredMachine};
 use crate::object::metadata_str;
 use crate::status::ApiError;
 use crate::store::StoreOp;
 use crate::strategy;
+
+/// The longest name that an object can have.
+const MAX_ASSIGNED_NAME_BYTES: usize = 253;
 
 /// Gives the Node that a machine registers the machine's roles. Returns a warning if the request asked for others.
 pub(super) fn assign_roles(call: &ResourceRequest<'_>, node: &mut Value) -> Option<String> {
@@ -49,7 +52,27 @@ pub(super) fn on_write(call: &ResourceRequest<'_>, node: &Value) -> Option<Store
     let stored = StoredMachine::read(&call.hub.inner.store, name);
     let mut record = stored.record.clone();
     record.roles = machine::roles_of(node);
+    for annotation in call.hub.inner.authorizer.assignment_annotations() {
+        // Only what this write changes: the rest of the Node may be the machine's own.
+        let old = old_annotation(call, name, annotation);
+        let new = annotation_value(node, annotation);
+        if let Some(new) = new.filter(|new| old.as_deref() != Some(*new)) {
+            record.assign(new);
+        }
+    }
     stored.replace_with(name, &record)
+}
+
+fn annotation_value<'a>(node: &'a Value, annotation: &str) -> Option<&'a str> {
+    let value = node["metadata"]["annotations"][annotation].as_str();
+    value.filter(|value| !value.is_empty() && value.len() <= MAX_ASSIGNED_NAME_BYTES)
+}
+
+/// The annotation of the stored Node. The write fails if that is not the one it was computed from.
+fn old_annotation(call: &ResourceRequest<'_>, name: &str, annotation: &str) -> Option<String> {
+    let entry = call.hub.inner.store.get(&format!("{NODE_KEY_PREFIX}{name}"))?;
+    let node: Value = serde_json::from_slice(&entry.value).ok()?;
+    annotation_value(&node, annotation).map(ToOwned::to_owned)
 }
 
 /// The write that goes with the removal of a Node. A machine that deletes its own Node leaves: its certificates do not

@@ -11,9 +11,9 @@ use http::{Method, header};
 use super::authentication::{AuthenticatedUser, Credential};
 use super::content_negotiation::{self, AcceptedFormat};
 use super::response::ObjectRenderer;
-use super::{
-    BufferedRequest, create, delete, discovery_endpoints, read, response, selection, watch, write,
-};
+use super::selection::Selection;
+use super::visibility::{self, NodeFilter};
+use super::{BufferedRequest, create, delete, discovery_endpoints, read, response, watch, write};
 use crate::audit::AuditEvent;
 use crate::auth::UserInfo;
 use crate::auth::authorizer::{AuthorizationDecision, RequestAttributes};
@@ -232,7 +232,7 @@ impl<'a> ResourceRequest<'a> {
             let by_selector = matches!(self.verb, RequestVerb::List | RequestVerb::Watch);
             let namespace = self.namespace();
             by_selector
-                .then(|| selection::Selection::new(self.kind, namespace, &self.options).ok())?
+                .then(|| Selection::new(self.kind, namespace, &self.options).ok())?
                 .and_then(|selection| selection.name().map(ToOwned::to_owned))
         })
     }
@@ -253,6 +253,14 @@ impl<'a> ResourceRequest<'a> {
         let allowed = match self.hub.inner.authorizer.authorize(&self.user, &attributes) {
             AuthorizationDecision::Allow => true,
             AuthorizationDecision::AllowRequester => self.is_requester(name.unwrap_or_default()),
+            AuthorizationDecision::AllowRelated(relation) => {
+                let filter = NodeFilter::new(self.hub, &self.user, relation);
+                filter.is_some_and(|filter| match name {
+                    Some(name) => filter.allows_name(self.kind, self.namespace(), name),
+                    // The selection shows only what concerns the machine.
+                    None => matches!(verb, RequestVerb::List | RequestVerb::Watch),
+                })
+            }
             AuthorizationDecision::Deny => false,
         };
         if allowed {
@@ -289,10 +297,17 @@ impl<'a> ResourceRequest<'a> {
         }
     }
 
-    /// The objects that the query selects.
-    pub(super) fn selection(&self) -> Result<selection::Selection, ApiError> {
-        let selection = selection::Selection::new(self.kind, self.namespace(), &self.options)?;
-        Ok(selection.skipping(&self.hub.inner.unreadable))
+    /// The objects that a list, watch or collection delete is about, as far as the user may see them.
+    pub(super) fn selection(&self) -> Result<Selection, ApiError> {
+        let selection = Selection::new(self.kind, self.namespace(), &self.options)?;
+        let attributes = self.attributes(self.requested_name().as_deref());
+        let filter = match self.hub.inner.authorizer.authorize(&self.user, &attributes) {
+            AuthorizationDecision::AllowRelated(relation) => {
+                NodeFilter::new(self.hub, &self.user, relation)
+            }
+            _ => None,
+        };
+        Ok(selection.skipping(&self.hub.inner.unreadable).with_filter(filter))
     }
 
     /// The namespace in the path.
@@ -307,6 +322,7 @@ impl<'a> ResourceRequest<'a> {
             accept: self.accept,
             include: self.include,
             pretty: self.options.pretty,
+            redact: visibility::redaction(self.hub, &self.user, self.kind),
         }
     }
 

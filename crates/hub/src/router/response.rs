@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::content_negotiation::{AcceptedFormat, ResponseEncoding, ResponseForm};
 use super::offload::run_offloaded;
+use super::visibility::Redaction;
 use crate::event_conversion;
 use crate::kind_registry::ResourceKind;
 use crate::object;
@@ -30,6 +31,8 @@ pub(super) struct ObjectRenderer<'a> {
     pub(super) accept: AcceptedFormat,
     pub(super) include: IncludeObject,
     pub(super) pretty: bool,
+    /// Replaces what the user may not see.
+    pub(super) redact: Option<Redaction>,
 }
 
 /// The metadata of a list.
@@ -71,6 +74,7 @@ impl ObjectRenderer<'_> {
     pub(super) fn is_stored_form(&self) -> bool {
         self.accept == AcceptedFormat::default()
             && !self.pretty
+            && self.redact.is_none()
             && !event_conversion::is_events_v1(self.kind)
     }
 
@@ -79,6 +83,9 @@ impl ObjectRenderer<'_> {
         let mut object = decode_entry(entry)?;
         if event_conversion::is_events_v1(self.kind) {
             event_conversion::to_events_v1(&mut object);
+        }
+        if let Some(redact) = self.redact {
+            redact(&mut object);
         }
         Ok(object)
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::visibility::NodeFilter;
 use crate::kind_registry::ResourceKind;
 use crate::object;
 use crate::request::QueryOptions;
@@ -20,6 +21,8 @@ pub(super) struct Selection {
     pub(super) is_exact: bool,
     /// Entries that it never selects.
     unreadable: Arc<UnreadableEntries>,
+    /// What a machine may see.
+    filter: Option<NodeFilter>,
 }
 
 impl Selection {
@@ -44,12 +47,17 @@ impl Selection {
         let name = if is_exact { one.unwrap_or_default() } else { "" };
         let prefix =
             object::storage_key(kind, namespace.filter(|name| is_valid_key_segment(name)), name);
-        Ok(Self { labels, fields, prefix, is_exact, unreadable: Arc::default() })
+        Ok(Self { labels, fields, prefix, is_exact, unreadable: Arc::default(), filter: None })
     }
 
     /// The same selection without entries that cannot be decoded.
     pub(super) fn skipping(self, unreadable: &Arc<UnreadableEntries>) -> Self {
         Self { unreadable: Arc::clone(unreadable), ..self }
+    }
+
+    /// Selects only what a filter allows.
+    pub(super) fn with_filter(self, filter: Option<NodeFilter>) -> Self {
+        Self { filter, ..self }
     }
 
     /// The selected name, if there can be only one.
@@ -59,7 +67,7 @@ impl Selection {
 
     /// Whether it selects all objects of the kind or namespace.
     pub(super) fn is_everything(&self) -> bool {
-        self.labels.is_empty() && self.fields.is_empty()
+        self.labels.is_empty() && self.fields.is_empty() && self.filter.is_none()
     }
 
     fn is_exact_name(&self) -> bool {
@@ -69,6 +77,9 @@ impl Selection {
     /// Whether it selects an entry.
     pub(super) fn matches(&self, entry: &StoreEntry) -> bool {
         if (self.is_exact && *entry.key != *self.prefix) || self.unreadable.contains(entry) {
+            return false;
+        }
+        if self.filter.as_ref().is_some_and(|filter| !filter.allows(entry)) {
             return false;
         }
         // If only the name is selected, the key decides without decoding: every machine watches its

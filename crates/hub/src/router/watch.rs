@@ -81,6 +81,7 @@ pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
         accept: renderer.accept,
         include: renderer.include,
         selection,
+        redact: renderer.redact,
         needs_table_headers: true,
     };
     let mut waiting = VecDeque::new();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::content_negotiation::AcceptedFormat;
 use super::response::ObjectRenderer;
 use super::selection::Selection;
+use super::visibility::Redaction;
 use crate::kind_registry::ResourceKind;
 use crate::object;
 use crate::status::ApiError;
@@ -31,6 +32,7 @@ pub(super) struct WatchEncoder {
     pub(super) accept: AcceptedFormat,
     pub(super) include: IncludeObject,
     pub(super) selection: Selection,
+    pub(super) redact: Option<Redaction>,
     /// Whether the next table includes its column definitions.
     pub(super) needs_table_headers: bool,
 }
@@ -63,6 +65,7 @@ impl WatchEncoder {
             accept: self.accept,
             include: self.include,
             pretty: false,
+            redact: self.redact,
         };
         let mut out = BytesMut::with_capacity(entry.value.len() + 96);
         out.put_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
@@ -97,6 +100,7 @@ impl WatchEncoder {
             accept: self.accept,
             include: self.include,
             pretty: false,
+            redact: self.redact,
         };
         let shaped = renderer.transform(&object, self.needs_table_headers);
         self.needs_table_headers = false;

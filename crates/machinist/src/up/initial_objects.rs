@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use machinist_core::api::crds::crds;
+use machinist_core::api::names::{annotation, object};
+use machinist_core::redact::outline_machine_config;
+use machinist_hub::ViewerRedaction;
 use machinist_hub::auth::NODE_GROUP;
 use machinist_hub::auth::authorizer::{PolicyRule, READ_VERBS, ResourceNames};
+use machinist_hub::auth::node_graph::NodeRelation;
 use serde_json::{Value, json};
 
 const GROUP: &str = "machineconfiguration.openshift.io";
@@ -32,7 +36,23 @@ pub fn crd_objects() -> Result<Vec<Value>> {
         .collect()
 }
 
-/// The permissions of machines: read configs, and report their own status.
+/// What viewers may not read besides Secrets: it contains the cluster's pull secret and certificates.
+#[must_use]
+pub fn hidden_from_viewers() -> Vec<(String, String)> {
+    vec![(GROUP.to_owned(), "controllerconfigs".to_owned())]
+}
+
+/// What viewers see without its contents.
+#[must_use]
+pub fn viewer_redactions() -> Vec<ViewerRedaction> {
+    vec![ViewerRedaction {
+        group: GROUP.to_owned(),
+        resource: "machineconfigs".to_owned(),
+        redact: outline_machine_config,
+    }]
+}
+
+/// The permissions of machines: read their own configs, and report their own status.
 #[must_use]
 pub fn machine_rules() -> Vec<PolicyRule> {
     let reports = "get list watch create update patch";
@@ -41,15 +61,32 @@ pub fn machine_rules() -> Vec<PolicyRule> {
             NODE_GROUP,
             READ_VERBS,
             GROUP,
-            "machineconfigs machineconfigpools controllerconfigs",
-            ResourceNames::Any,
+            "machineconfigs",
+            ResourceNames::Related(NodeRelation::Assigned {
+                annotation: annotation::DESIRED_CONFIG,
+                owner_kind: "MachineConfigPool",
+            }),
+        ),
+        PolicyRule::new(
+            NODE_GROUP,
+            READ_VERBS,
+            GROUP,
+            "machineconfigpools",
+            ResourceNames::Related(NodeRelation::NamedLikeRole),
+        ),
+        PolicyRule::new(
+            NODE_GROUP,
+            READ_VERBS,
+            GROUP,
+            "controllerconfigs",
+            ResourceNames::Named(object::CONTROLLER_CONFIG),
         ),
         PolicyRule::new(
             NODE_GROUP,
             READ_VERBS,
             OPERATOR_GROUP,
             "machineconfigurations",
-            ResourceNames::Any,
+            ResourceNames::Named(object::CLUSTER),
         ),
         PolicyRule::new(NODE_GROUP, reports, GROUP, "machineconfignodes", ResourceNames::OwnNode),
         PolicyRule::new(

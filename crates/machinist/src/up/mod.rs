@@ -188,6 +188,8 @@ fn hub_config(config: &UpConfig, ca: CertificateAuthority) -> Result<HubConfig> 
         audit: AuditLog::to_file(&audit)
             .with_context(|| format!("cannot write {}", audit.display()))?,
         ca: Some(ca),
+        hidden_from_viewers: initial_objects::hidden_from_viewers(),
+        viewer_redactions: initial_objects::viewer_redactions(),
         reserved_node_names: initial_objects::reserved_node_names(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..HubConfig::default()

@@ -1,0 +1,4 @@
+//! Who may do what on a hub, with the kinds and rules of `machinist up`: the attacks, and the table in
+//! `docs/security.md`.
+mod fixture;
+mod reads;
