@@ -179,6 +179,77 @@ fn a_hub_without_its_ca_does_not_start() {
     UpProcess::start(&data, &[]).stop();
 }
 
+/// Joins a directory as a machine to the hub of a data directory.
+fn join(data: &Path, token: &str, root: &Path, name: &str, pool: &str) -> Output {
+    fs::create_dir_all(root.join("etc")).unwrap();
+    let kubeconfig = fs::read_to_string(data.join("kubeconfig")).unwrap();
+    let server = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
+    command.args(["join", "--server", server, "--node-name", name, "--pool", pool]);
+    command.args(["--approval-timeout", "3s", "--ca-file"]).arg(data.join("pki/ca.crt"));
+    command.arg("--root").arg(root).env("MACHINIST_TOKEN", token).output().unwrap()
+}
+
+/// A machine joins, another one cannot take its name without the administrator, and leaving frees the name.
+#[test]
+fn a_name_in_use_is_not_given_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let up = UpProcess::start(&data, &[]);
+    let data_text = data.to_str().unwrap();
+    let token = |more: &[&str]| {
+        let mut arguments = vec!["hub", "token", "--data-dir", data_text, "--role", "bootstrap"];
+        arguments.extend(more);
+        let output = machinist(&arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let plain = token(&[]);
+    let root = |name: &str| directory.path().join(name);
+    let check = |output: Output, expected: &[&str]| {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.success(), expected.is_empty(), "{stderr}");
+        for part in expected {
+            assert!(stderr.contains(part), "{part}: {stderr}");
+        }
+    };
+    check(join(&data, &plain, &root("w1"), "w1", "worker"), &[]);
+    let both_ways = [
+        "Node w1 exists already",
+        "machinist hub token --role bootstrap --replace w1",
+        "kubectl certificate approve",
+    ];
+    check(join(&data, &plain, &root("intruder"), "w1", "worker"), &both_ways);
+    let expected = "the token is for pool worker, not for master";
+    check(join(&data, &plain, &root("m1"), "m1", "master"), &[expected]);
+    let expected = "belongs to a component of the system";
+    let name = "machine-config-controller";
+    check(join(&data, &plain, &root("x"), name, "worker"), &[expected]);
+    let leave = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
+        command.args(["leave", "--node-name", "w1", "--root"]).arg(root(name));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // The replacement takes over, and the old machine has no access any more.
+    check(join(&data, &token(&["--replace", "w1"]), &root("new"), "w1", "worker"), &[]);
+    assert!(leave("w1").contains("Node: left alone"));
+    assert!(leave("new").contains("Node: removed"));
+    check(join(&data, &plain, &root("again"), "w1", "worker"), &[]);
+    let listed = machinist(&["hub", "token", "list", "--data-dir", data_text]);
+    let text = String::from_utf8(listed.stdout).unwrap();
+    assert!(text.contains("worker replacing w1") && text.contains("1/1"), "{text}");
+    let id = plain.split('.').next().unwrap();
+    let revoked = machinist(&["hub", "token", "revoke", "--data-dir", data_text, id]);
+    assert_eq!(String::from_utf8_lossy(&revoked.stdout), format!("token {id} revoked\n"));
+    check(join(&data, &plain, &root("late"), "w2", "worker"), &["is the token valid?"]);
+    let revoked = machinist(&["hub", "revoke", "--data-dir", data_text, "w1"]);
+    assert!(revoked.status.success(), "{}", String::from_utf8_lossy(&revoked.stderr));
+    assert!(leave("again").contains("Node: left alone"));
+    up.stop();
+}
+
 /// Anyone who can read a config can read the join token in it, so configs must not be public then.
 #[test]
 fn the_join_token_is_never_served_to_everyone() {

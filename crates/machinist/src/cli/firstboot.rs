@@ -14,7 +14,7 @@ use super::daemon::host_name;
 use super::output::OutputFormat;
 use super::{CommandOutcome, once, output};
 use crate::daemon::first_boot::{FirstBootOptions, FirstBootRefused, FirstBootReport, complete};
-use crate::daemon::join::{JoinOptions, SERVICE};
+use crate::daemon::join::{JoinOptions, SERVICE, credentials};
 use crate::telemetry::{self, LogFormat};
 
 /// The pool of machines without `--pool`.
@@ -134,6 +134,7 @@ impl FirstBootArgs {
             keep_identity: false,
             binary: std::env::current_exe().context("cannot find the path of this binary")?,
             metrics_listen: None,
+            approval_timeout: credentials::CERTIFICATE_TIMEOUT,
             start_now: false,
         })
     }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{ArgGroup, Args};
 use machinist_core::api::names::label::NODE_ROLE_PREFIX;
+use machinist_core::duration::parse_duration;
 use serde_json::Value;
 
 use super::daemon::host_name;
@@ -86,6 +88,10 @@ pub(super) struct JoinArgs {
     #[arg(long, alias = "listen", value_name = "ADDR:PORT")]
     metrics_listen: Option<String>,
 
+    /// How long to wait for an approval if the API server does not approve this machine by itself, such as 1h
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
+    approval_timeout: Duration,
+
     /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
@@ -115,6 +121,7 @@ impl JoinArgs {
             keep_identity: self.keep_identity,
             binary,
             metrics_listen: self.metrics_listen.clone(),
+            approval_timeout: self.approval_timeout,
             start_now: true,
         };
         let joined = runtime()?.block_on(join::join(&given, &joining))?;

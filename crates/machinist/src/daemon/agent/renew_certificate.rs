@@ -36,7 +36,8 @@ async fn try_renew(root: &Path, name: &str) -> Result<bool> {
     if !credentials::needs_renewal(&kubeconfig) {
         return Ok(false);
     }
-    let new = credentials::issue_identity(&kubeconfig, name, &[]).await?;
+    let new = credentials::issue_identity(&kubeconfig, name, &[], credentials::CERTIFICATE_TIMEOUT)
+        .await?;
     write_identity(root, &new)?;
     Ok(true)
 }

@@ -22,8 +22,8 @@ use machinist_hub::auth::{NODE_GROUP, NODE_USER_PREFIX};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// How long to wait for a certificate.
-const CERTIFICATE_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long to wait for a certificate unless a user says otherwise.
+pub(crate) const CERTIFICATE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The first pause between two polls: a hub signs immediately.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest pause between two polls.
@@ -95,11 +95,16 @@ fn inline_files(object: &mut Value, fields: &[&str], directory: &Path) -> Result
 /// A kubeconfig with an identity of the machine, requested with the given one.
 ///
 /// `roles` are those that a new machine asks for; a renewal asks for none.
-pub(crate) async fn issue_identity(given: &Value, name: &str, roles: &[&str]) -> Result<Value> {
+pub(crate) async fn issue_identity(
+    given: &Value,
+    name: &str,
+    roles: &[&str],
+    max_wait: Duration,
+) -> Result<Value> {
     let user = format!("{NODE_USER_PREFIX}{name}");
     let (key, request) = generate_csr(&user, NODE_GROUP)?;
     let client = client_for(given).await?;
-    let certificate = request_certificate(&client, name, roles, &request).await?;
+    let certificate = request_certificate(&client, name, roles, &request, max_wait).await?;
     let cluster = &given["clusters"][0]["cluster"];
     Ok(kubeconfig(
         cluster,
@@ -116,6 +121,7 @@ async fn request_certificate(
     name: &str,
     roles: &[&str],
     request: &str,
+    max_wait: Duration,
 ) -> Result<Vec<u8>> {
     let api: Api<CertificateSigningRequest> = Api::all(client.clone());
     let object = CertificateSigningRequest {
@@ -138,7 +144,7 @@ async fn request_certificate(
     let request = made.metadata.name.unwrap_or_default();
     let start = Instant::now();
     let (mut pause, mut has_tried, mut pending) = (POLL_INTERVAL, false, None);
-    while start.elapsed() < CERTIFICATE_TIMEOUT {
+    while start.elapsed() < max_wait {
         let seen = api.get(&request).await.context("cannot see the certificate")?;
         let status = seen.status.clone().unwrap_or_default();
         if let Some(certificate) = status.certificate {

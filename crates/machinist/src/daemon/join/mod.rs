@@ -17,6 +17,7 @@ mod service;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
@@ -52,6 +53,8 @@ pub(crate) struct JoinOptions {
     pub(crate) binary: PathBuf,
     /// Where the daemon serves metrics, if anywhere.
     pub(crate) metrics_listen: Option<String>,
+    /// How long to wait for someone to approve the certificate.
+    pub(crate) approval_timeout: Duration,
     /// Whether the service is started now, not with the next boot.
     pub(crate) start_now: bool,
 }
@@ -87,7 +90,7 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
     } else {
         let roles = options.labels.keys().filter_map(|label| label.strip_prefix(NODE_ROLE_PREFIX));
         let roles: Vec<&str> = roles.collect();
-        credentials::issue_identity(given, &options.name, &roles).await?
+        credentials::issue_identity(given, &options.name, &roles, options.approval_timeout).await?
     };
     let client = credentials::client_for(&kubeconfig).await?;
     ensure_node(&client, options).await?;

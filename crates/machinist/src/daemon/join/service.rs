@@ -93,6 +93,7 @@ mod tests {
             keep_identity: false,
             binary: "/usr/local/bin/machinist".into(),
             metrics_listen: None,
+            approval_timeout: std::time::Duration::from_secs(1),
             start_now: true,
         };
         let unit = unit_text(&options);
