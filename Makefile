@@ -80,7 +80,7 @@ book: ## Build the book of docs/ into target/book
 
 reference: ## Regenerate the pages of docs/reference
 	MACHINIST_UPDATE=1 cargo test --locked --workspace --lib cli::docs_test
-	MACHINIST_UPDATE=1 cargo test --locked --workspace --test integration -- docs::fields docs::names
+	MACHINIST_UPDATE=1 cargo test --locked --workspace --test integration -- docs::fields docs::names access::table
 
 crds: ## Regenerate deploy/crds
 	MACHINIST_UPDATE=1 cargo test --locked --workspace --test integration api_crds::

@@ -2,3 +2,4 @@
 //! `docs/security.md`.
 mod fixture;
 mod reads;
+mod table;
