@@ -127,13 +127,14 @@ impl PolicyRule {
                 _ => AuthorizationDecision::Deny,
             },
             (ResourceNames::OwnRequests, Some(_)) => AuthorizationDecision::AllowRequester,
-            (ResourceNames::OwnRequests, None) => AuthorizationDecision::Deny,
             (ResourceNames::Named(own), Some(name)) if own == name => AuthorizationDecision::Allow,
-            (ResourceNames::Named(_), _) => AuthorizationDecision::Deny,
             (ResourceNames::Related(relation), _) if user.node_name().is_some() => {
                 AuthorizationDecision::AllowRelated(relation)
             }
-            (ResourceNames::Related(_), _) => AuthorizationDecision::Deny,
+            (
+                ResourceNames::OwnRequests | ResourceNames::Named(_) | ResourceNames::Related(_),
+                _,
+            ) => AuthorizationDecision::Deny,
         }
     }
 }

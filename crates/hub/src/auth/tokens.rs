@@ -269,7 +269,9 @@ mod tests {
             BootstrapBinding { pools: set(&["infra", "worker"]), ..BootstrapBinding::default() };
         let used = BootstrapBinding { uses: 2, ..bound.clone() };
         let replaces = BootstrapBinding { replaces: Some("w1".into()), ..bound.clone() };
-        let table: [(&BootstrapBinding, &str, &[&str], Option<&[&str]>); 9] = [
+        /// The token, the machine, the roles that it asks for, and those that it gets.
+        type Case<'a> = (&'a BootstrapBinding, &'a str, &'a [&'a str], Option<&'a [&'a str]>);
+        let table: [Case<'_>; 9] = [
             (&bound, "w1", &["worker"], Some(&["worker"])),
             (&bound, "w1", &[], Some(&["worker"])),
             (&bound, "w1", &["master"], None),
