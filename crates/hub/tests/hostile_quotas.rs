@@ -57,7 +57,7 @@ async fn each_kind_has_a_size_limit() {
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "a", "annotations": {"x": "x".repeat(20_000)}},
     });
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     assert_eq!(post(&hub, machine.clone(), leases, lease.to_string()).await.0, 413);
     let address = json!({"type": "x".repeat(2 << 20), "address": "a"});
     let node = json!({

@@ -73,12 +73,10 @@ fn attack(dialer: &RawTlsDialer, flood: Flood, sent: &AtomicU64, stop: &AtomicBo
             is_open &= connection.write_all(&bytes).is_ok();
             sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             // A connection that the server has ended says so only to a reader.
-            match connection.read(&mut [0; 4096]) {
-                Ok(0) => is_open = false,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(_) => is_open = false,
-                Ok(_) => {}
-            }
+            is_open &= match connection.read(&mut [0; 4096]) {
+                Ok(count) => count > 0,
+                Err(error) => error.kind() == ErrorKind::WouldBlock,
+            };
             if !is_open || stop.load(Ordering::Relaxed) {
                 break;
             }
