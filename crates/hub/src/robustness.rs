@@ -11,6 +11,7 @@
 //! {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 //! ```
 
+mod decoders;
 mod patches;
 
 use std::cell::RefCell;
@@ -31,6 +32,7 @@ use crate::auth::{NODE_GROUP, UserInfo, VIEWER_GROUP};
 use crate::store::{Store, StoreOptions};
 use crate::{Hub, HubConfig};
 
+pub use decoders::{protobuf_body, signing_request};
 pub use patches::patch_sequence;
 
 /// After this many requests a new hub is started, so that stored objects do not pile up.
