@@ -182,12 +182,57 @@ fn a_hub_without_its_ca_does_not_start() {
 /// Joins a directory as a machine to the hub of a data directory.
 fn join(data: &Path, token: &str, root: &Path, name: &str, pool: &str) -> Output {
     fs::create_dir_all(root.join("etc")).unwrap();
+    join_command(data, token, root, name, pool).output().unwrap()
+}
+
+fn join_command(data: &Path, token: &str, root: &Path, name: &str, pool: &str) -> Command {
     let kubeconfig = fs::read_to_string(data.join("kubeconfig")).unwrap();
     let server = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
     command.args(["join", "--server", server, "--node-name", name, "--pool", pool]);
     command.args(["--approval-timeout", "3s", "--ca-file"]).arg(data.join("pki/ca.crt"));
-    command.arg("--root").arg(root).env("MACHINIST_TOKEN", token).output().unwrap()
+    command.arg("--root").arg(root).env("MACHINIST_TOKEN", token);
+    command
+}
+
+/// What is wrong with the command or the machine is found before the machine has an identity; leaving knows the name.
+#[test]
+fn mistakes_of_join_and_leave_cost_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let up = UpProcess::start(&data, &[]);
+    let data_text = data.to_str().unwrap();
+    let output = machinist(&["hub", "token", "--data-dir", data_text, "--role", "bootstrap"]);
+    let token = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    let stderr = |output: Output| String::from_utf8_lossy(&output.stderr).into_owned();
+
+    let ca = data.join("pki/ca.crt");
+    let ca = ca.to_str().unwrap();
+    let without_scheme = ["join", "--server", "127.0.0.1:1", "--token", "a.b", "--ca-file", ca];
+    let error = stderr(machinist(&without_scheme));
+    assert!(error.contains("--server 127.0.0.1:1: write https://127.0.0.1:1"), "{error}");
+
+    let root = directory.path().join("w1");
+    fs::write(&root, "not a directory").unwrap();
+    let mut command = join_command(&data, &token, &root, "w1", "worker");
+    let error = stderr(command.output().unwrap());
+    assert!(error.contains("cannot open this directory"), "{error}");
+    fs::remove_file(&root).unwrap();
+    let joined = join(&data, &token, &root, "w1", "worker");
+    assert!(joined.status.success(), "{}", stderr(joined));
+
+    let error = stderr(join(&data, "no.token", &directory.path().join("w2"), "w2", "worker"));
+    assert!(error.contains("the API server refuses the token"), "{error}");
+    assert!(!error.contains("ListMeta"), "{error}");
+
+    let leave = || machinist(&["leave", "--root", root.to_str().unwrap()]);
+    let left = leave();
+    let text = String::from_utf8_lossy(&left.stdout).into_owned();
+    assert!(text.contains("w1 has left; Node: removed"), "{text}{}", stderr(left));
+    let again = leave();
+    assert_eq!(again.status.code(), Some(1));
+    assert!(stderr(again).contains("this machine has not joined"));
+    up.stop();
 }
 
 /// A machine joins, another one cannot take its name without the administrator, and leaving frees the name.
@@ -243,7 +288,7 @@ fn a_name_in_use_is_not_given_away() {
     let id = plain.split('.').next().unwrap();
     let revoked = machinist(&["hub", "token", "revoke", "--data-dir", data_text, id]);
     assert_eq!(String::from_utf8_lossy(&revoked.stdout), format!("token {id} revoked\n"));
-    check(join(&data, &plain, &root("late"), "w2", "worker"), &["is the token valid?"]);
+    check(join(&data, &plain, &root("late"), "w2", "worker"), &["refuses the token"]);
     let revoked = machinist(&["hub", "revoke", "--data-dir", data_text, "w1"]);
     assert!(revoked.status.success(), "{}", String::from_utf8_lossy(&revoked.stderr));
     assert!(leave("again").contains("Node: left alone"));

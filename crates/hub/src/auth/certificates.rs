@@ -285,6 +285,16 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
+    /// Reads a client certificate from PEM. Verifies nothing.
+    ///
+    /// # Errors
+    /// It is not a certificate.
+    pub fn from_pem(pem: &str) -> Result<Self, CertificateError> {
+        let (_, der) = x509_parser::pem::parse_x509_pem(pem.as_bytes())
+            .map_err(|error| parse_error("certificate", &error))?;
+        Self::from_der(&der.contents)
+    }
+
     /// Reads a client certificate. The caller has verified it.
     ///
     /// # Errors

@@ -88,7 +88,7 @@ pub(super) struct JoinArgs {
     #[arg(long, alias = "listen", value_name = "ADDR:PORT")]
     metrics_listen: Option<String>,
 
-    /// How long to wait for an approval if the API server does not approve this machine by itself, such as 1h
+    /// How long to wait for an approval if the API server does not approve this machine automatically, such as 1h
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
     approval_timeout: Duration,
 
@@ -149,6 +149,10 @@ impl JoinArgs {
         };
         let authority = read(self.ca_file.as_deref().context("--ca-file is missing")?)?;
         let server = self.server.as_deref().unwrap_or_default();
+        anyhow::ensure!(
+            server.starts_with("https://"),
+            "--server {server}: write https://{server}"
+        );
         Ok(credentials::token_kubeconfig(server, &self.token()?, &authority))
     }
 
@@ -184,7 +188,7 @@ pub(super) struct LeaveArgs {
     #[arg(long, value_name = "PATH")]
     kubeconfig: Option<PathBuf>,
 
-    /// The name of this machine's Node [default: the host name]
+    /// The name of this machine's Node [default: the one it joined as]
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
 
@@ -200,7 +204,8 @@ pub(super) struct LeaveArgs {
 impl LeaveArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         telemetry::init_logging(LogFormat::Text);
-        let name = self.node_name.clone().map_or_else(host_name, Ok)?;
+        let name = self.node_name.clone().or_else(|| join::joined_name(&self.root));
+        let name = name.map_or_else(host_name, Ok)?;
         let left = runtime()?.block_on(async {
             let client = match &self.kubeconfig {
                 Some(path) => {

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
-use machinist_hub::auth::certificates::{CertificateInfo, generate_csr};
+use machinist_hub::auth::certificates::{CertificateInfo, ClientCertificate, generate_csr};
 use machinist_hub::auth::csr::MACHINE_SIGNER;
 use machinist_hub::auth::machine::{APPROVAL_PENDING_ANNOTATION, ROLES_ANNOTATION};
 use machinist_hub::auth::{NODE_GROUP, NODE_USER_PREFIX};
@@ -140,7 +140,7 @@ async fn request_certificate(
         ..CertificateSigningRequest::default()
     };
     let made = api.create(&PostParams::default(), &object).await;
-    let made = made.context("cannot ask for a certificate: is the token valid?")?;
+    let made = made.map_err(request_error)?;
     let request = made.metadata.name.unwrap_or_default();
     let start = Instant::now();
     let (mut pause, mut has_tried, mut pending) = (POLL_INTERVAL, false, None);
@@ -200,11 +200,33 @@ async fn approve(api: &Api<CertificateSigningRequest>, request: &CertificateSign
     }
 }
 
+/// Why a certificate cannot be requested.
+fn request_error(error: kube::Error) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => anyhow!(
+            "cannot request a certificate: the API server refuses the token; it has expired, was revoked, or belongs to \
+             another server. Create another with machinist hub token --role bootstrap"
+        ),
+        kube::Error::Api(status) => anyhow!("cannot request a certificate: {}", status.message),
+        error => anyhow!(error).context("cannot request a certificate"),
+    }
+}
+
+/// The certificate in a kubeconfig, as PEM.
+fn own_certificate(kubeconfig: &Value) -> Option<String> {
+    let data = kubeconfig["users"][0]["user"]["client-certificate-data"].as_str()?;
+    String::from_utf8(STANDARD.decode(data).ok()?).ok()
+}
+
+/// The Node that the certificate in a kubeconfig is for.
+pub(crate) fn own_node_name(kubeconfig: &Value) -> Option<String> {
+    let certificate = ClientCertificate::from_pem(&own_certificate(kubeconfig)?).ok()?;
+    certificate.user.user.strip_prefix(NODE_USER_PREFIX).map(str::to_owned)
+}
+
 /// Whether the certificate in a kubeconfig has to be renewed: less than a third of its lifetime is left.
 pub(crate) fn needs_renewal(kubeconfig: &Value) -> bool {
-    let data = kubeconfig["users"][0]["user"]["client-certificate-data"].as_str();
-    let pem = data.and_then(|data| STANDARD.decode(data).ok());
-    let pem = pem.and_then(|bytes| String::from_utf8(bytes).ok());
+    let pem = own_certificate(kubeconfig);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let now = i64::try_from(now).unwrap_or(i64::MAX);
     pem.and_then(|pem| CertificateInfo::parse(&pem).ok())

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
@@ -58,9 +58,24 @@ pub(crate) struct LeaveReport {
     pub(crate) node: String,
 }
 
+/// The name under which the machine has joined, from its identity.
+pub(crate) fn joined_name(root: &Path) -> Option<String> {
+    let identity = credentials::read_flattened(&JoinPaths::new(root).kubeconfig()).ok()?;
+    credentials::own_node_name(&identity)
+}
+
 /// Leaves. The Node is removed with the identity of the machine unless another one is given.
 pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Result<LeaveReport> {
     let join_paths = JoinPaths::new(root);
+    let has_joined = join_paths.kubeconfig().exists()
+        || join_paths.unit_file(service::SERVICE_NAME).exists()
+        || HostRoot::open_read_only(root)?.exists(DAEMON_DIR)?;
+    if !has_joined && client.is_none() {
+        bail!(
+            "this machine has not joined: {} does not exist; --root names the root of another machine",
+            join_paths.kubeconfig().display()
+        );
+    }
     let systemd = Systemd::connect(root).await?;
     if let Some(systemd) =
         systemd.as_ref().filter(|_| join_paths.unit_file(service::SERVICE_NAME).exists())

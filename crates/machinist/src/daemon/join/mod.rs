@@ -27,7 +27,7 @@ use machinist_core::api::names::label::NODE_ROLE_PREFIX;
 use machinist_core::api::names::path::{CURRENT_CONFIG, NODE_ANNOTATIONS};
 use serde_json::{Value, json};
 
-pub(crate) use leave::leave;
+pub(crate) use leave::{joined_name, leave};
 use paths::JoinPaths;
 pub(crate) use service::SERVICE_NAME as SERVICE;
 
@@ -78,10 +78,12 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
     let join_paths = JoinPaths::new(&options.root);
     if join_paths.kubeconfig().exists() {
         bail!(
-            "this machine has joined already ({} is there): machinist leave first",
+            "this machine has joined already ({} is there): run machinist leave first",
             join_paths.kubeconfig().display()
         );
     }
+    // Whatever can be wrong with the machine is found before it has an identity: a second try would find its name taken.
+    HostRoot::open_read_only(&options.root)?;
     if !options.binary.exists() {
         bail!("--binary {}: there is no such file", options.binary.display());
     }
