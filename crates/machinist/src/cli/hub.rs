@@ -76,6 +76,10 @@ impl Backup {
             write_backup(&self.file, response.into_body()).await
         })?;
         output::print(&format!("{}: {size} bytes\n", self.file.display()))?;
+        output::print_note(&format!(
+            "The CA is not in it: keep a copy of {}, too. Without it every machine has to join again.",
+            self.data_dir.directory()?.pki().display()
+        ));
         Ok(CommandOutcome::Done)
     }
 }
@@ -128,6 +132,13 @@ impl Restore {
         output::print(&format!(
             "restored into {place}; start it with machinist up --data-dir {place}\n"
         ))?;
+        if !directory.pki().join("ca.key").exists() {
+            output::print_note(&format!(
+                "A backup has no CA. Copy the saved directory to {} first: otherwise machinist up makes a new CA, and \
+                 every machine has to join again.",
+                directory.pki().display()
+            ));
+        }
         Ok(CommandOutcome::Done)
     }
 }
