@@ -8,6 +8,7 @@ use machinist_e2e::{Lab, qemu};
 const FINALIZE: &str = "systemctl stop ostree-finalize-staged.service";
 
 #[test]
+#[ignore = "nightly: ten minutes of emulation; os_image::crash cuts the power at the same steps on a container"]
 fn a_power_cut_at_any_step_of_staging_leaves_the_old_or_the_new_system() {
     if qemu::skip_without_emulator("a power cut at any step of staging") {
         return;

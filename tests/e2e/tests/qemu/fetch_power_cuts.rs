@@ -5,6 +5,7 @@ use super::vm::{sh, status, with_trusted_registry};
 use machinist_e2e::{ContainerImage, ImageRegistry, Lab, measurements, qemu};
 
 #[test]
+#[ignore = "nightly: ten minutes of emulation; os_image::crash cuts the power at the same steps on a container"]
 fn a_power_cut_during_a_fetch_leaves_the_machine_unchanged_and_the_retry_succeeds() {
     if qemu::skip_without_emulator("a power cut while an image comes") {
         return;
