@@ -150,8 +150,11 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 /// A client for the hub of a data directory.
 async fn hub_client(data: &DataDirArgs) -> Result<kube::Client> {
     let path = data.directory()?.kubeconfig();
-    let kubeconfig = Kubeconfig::read_from(&path).with_context(|| {
-        format!("cannot read {}: is this the data directory of machinist up?", path.display())
+    let kubeconfig = Kubeconfig::read_from(&path).map_err(|_| {
+        anyhow::anyhow!(
+            "cannot read {}: --data-dir must name the data directory of a hub on this host",
+            path.display()
+        )
     })?;
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await?;

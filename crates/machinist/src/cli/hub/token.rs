@@ -72,9 +72,9 @@ enum HubTokenCommand {
 enum TokenRoleArg {
     /// Everything
     Admin,
-    /// Read everything except Secrets
+    /// Read everything except Secrets, ControllerConfigs and the contents of MachineConfigs
     Viewer,
-    /// What a controller needs
+    /// Run machinist controller against this hub
     Controller,
     /// Request the certificate of a new machine
     Bootstrap,
@@ -183,6 +183,8 @@ fn table(found: &Value, now: Timestamp) -> String {
             time.map_or_else(|| none.to_owned(), |time| format!("{time:.0}"))
         };
         let is_expired = token["expires"].as_i64().is_some_and(|end| end <= now.as_second());
+        let bootstrap = &token["bootstrap"];
+        let is_used_up = bootstrap["maxUses"].is_u64() && bootstrap["uses"] == bootstrap["maxUses"];
         rows.push([
             text(&token["id"]),
             text(&token["role"]),
@@ -192,7 +194,12 @@ fn table(found: &Value, now: Timestamp) -> String {
             uses(&token["bootstrap"]),
             time(&token["expires"], "never"),
             time(&token["lastUsed"], "-"),
-            if is_expired { "expired" } else { "valid" }.to_owned(),
+            match (is_expired, is_used_up) {
+                (true, _) => "expired",
+                (false, true) => "used up",
+                (false, false) => "valid",
+            }
+            .to_owned(),
         ]);
     }
     output::format_columns(&rows)
@@ -214,7 +221,7 @@ fn purpose(bootstrap: &Value) -> String {
 fn uses(bootstrap: &Value) -> String {
     match (bootstrap["uses"].as_u64(), bootstrap["maxUses"].as_u64()) {
         (Some(uses), Some(max)) => format!("{uses}/{max}"),
-        (Some(uses), None) => uses.to_string(),
+        (Some(uses), None) => format!("{uses}/unlimited"),
         (None, _) => "-".to_owned(),
     }
 }
@@ -273,6 +280,8 @@ mod tests {
             {"id": "old", "role": "admin", "name": "", "expires": null, "lastUsed": null},
             {"id": "new", "role": "bootstrap", "name": "rack 7", "expires": 5, "lastUsed": 3,
              "bootstrap": {"pools": ["worker"], "nodeNames": "w*", "uses": 1, "maxUses": 3}},
+            {"id": "once", "role": "bootstrap", "name": "", "expires": null, "lastUsed": null,
+             "bootstrap": {"pools": [], "uses": 1, "maxUses": 1}},
         ]});
         let text = table(&found, Timestamp::from_second(5).unwrap());
         let lines: Vec<Vec<&str>> = text
@@ -292,6 +301,10 @@ mod tests {
                 "1970-01-01T00:00:03Z",
                 "expired"
             ]
+        );
+        assert_eq!(
+            lines[3],
+            ["once", "bootstrap", "-", "all pools", "1/1", "never", "-", "used up"]
         );
     }
 }
