@@ -216,6 +216,15 @@ async fn store_update(
     }
 }
 
+/// An object as it is stored: events have one form there, whichever API they came through.
+fn stored_form<'a>(call: &ResourceRequest<'_>, object: &'a Value) -> Cow<'a, Value> {
+    let mut stored = Cow::Borrowed(object);
+    if event_conversion::is_events_v1(call.kind) {
+        event_conversion::to_core_v1(stored.to_mut());
+    }
+    stored
+}
+
 /// Writes an object; `None` if the precondition fails.
 pub(super) async fn put_object(
     call: &ResourceRequest<'_>,
@@ -223,10 +232,7 @@ pub(super) async fn put_object(
     object: &Value,
     expect: Precondition,
 ) -> Result<Option<StoreEntry>, ApiError> {
-    let mut stored = Cow::Borrowed(object);
-    if event_conversion::is_events_v1(call.kind) {
-        event_conversion::to_core_v1(stored.to_mut());
-    }
+    let stored = stored_form(call, object);
     measure(&stored, MAX_STORED_DEPTH).map_err(|error| {
         let name = metadata_str(&stored, "name");
         let error = FieldError::forbidden("", format!("the object is {error}"));
@@ -253,10 +259,7 @@ pub(super) async fn put_marked_object(
     object: &Value,
     expect: Precondition,
 ) -> Result<Option<StoreEntry>, ApiError> {
-    let mut stored = Cow::Borrowed(object);
-    if event_conversion::is_events_v1(call.kind) {
-        event_conversion::to_core_v1(stored.to_mut());
-    }
+    let stored = stored_form(call, object);
     let value = object::encode(&stored).map_err(|error| ApiError::internal(error.to_string()))?;
     commit(call, vec![StoreOp::Put { key, value, expect }]).await
 }
