@@ -40,6 +40,14 @@ pub struct AuditEvent<'a> {
     pub code: u16,
 }
 
+/// The longest valid name. A refused request may have sent any, and must not push other events out of the log.
+const MAX_NAME_BYTES: usize = 253;
+
+fn shortened(name: &str) -> &str {
+    let ends = name.char_indices().map(|(at, letter)| at + letter.len_utf8());
+    &name[..ends.take_while(|end| *end <= MAX_NAME_BYTES).last().unwrap_or(0)]
+}
+
 /// The file is rotated at this size; one old file is kept.
 const ROTATE_AT_BYTES: u64 = 64 << 20;
 
@@ -77,7 +85,12 @@ impl AuditLog {
     /// Writes one line. A failure is only logged: the audited request has already been committed.
     pub fn log(&self, line: &AuditEvent<'_>) {
         let Some(sink) = &self.sink else { return };
-        let Ok(mut bytes) = serde_json::to_vec(line) else { return };
+        let line = AuditEvent {
+            namespace: line.namespace.map(shortened),
+            name: line.name.map(shortened),
+            ..*line
+        };
+        let Ok(mut bytes) = serde_json::to_vec(&line) else { return };
         bytes.push(b'\n');
         if let Err(error) = sink.lock().write(&bytes) {
             tracing::warn!(%error, "cannot write the audit log");
@@ -131,5 +144,11 @@ mod tests {
         let expected = r#"{"time":"t","user":"u","groups":["g"],"verb":"create","group":"","resource":"nodes","name":"a","code":201}"#;
         assert_eq!(text, format!("{expected}\n{expected}\n"));
         AuditLog::disabled().log(&line);
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        assert_eq!(shortened("a"), "a");
+        assert_eq!(shortened(&"ä".repeat(2_000_000)).len(), 252);
     }
 }

@@ -47,6 +47,9 @@ use crate::status::ApiError;
 use authentication::{AuthenticatedUser, authenticate};
 use resource_request::ResourceRequest;
 
+/// How much of an error is logged.
+const MAX_LOGGED_CHARS: usize = 1000;
+
 /// The peer of a connection. The server puts it into the extensions of each request.
 #[derive(Debug, Clone)]
 pub enum PeerCertificate {
@@ -85,7 +88,9 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
         Ok(response) => response,
         Err(error) => {
             if error.code >= 500 {
-                tracing::warn!(code = error.code, message = error.message, "request failed");
+                // A client chooses parts of the message, and must not fill the log with it.
+                let message: String = error.message.chars().take(MAX_LOGGED_CHARS).collect();
+                tracing::warn!(code = error.code, message, "request failed");
             }
             response::error_response(&error)
         }
