@@ -87,6 +87,8 @@ struct KnownFacts {
     token: Option<(String, u64, TokenRecord)>,
     machine: Option<(String, StoredMachine)>,
     node_exists: bool,
+    /// When the request was made, by the hub's clock.
+    requested_at: i64,
     now: i64,
 }
 
@@ -109,7 +111,12 @@ impl KnownFacts {
             let stored = StoredMachine::read(store, &name);
             (name, stored)
         });
-        Self { token, machine, node_exists, now }
+        // Without a time, it counts as made before everything else.
+        let requested_at = csr["metadata"]["creationTimestamp"]
+            .as_str()
+            .and_then(|time| time.parse::<jiff::Timestamp>().ok())
+            .map_or(0, jiff::Timestamp::as_second);
+        Self { token, machine, node_exists, requested_at, now }
     }
 
     fn facts(&self) -> CsrFacts<'_> {
@@ -119,6 +126,8 @@ impl KnownFacts {
             node_exists: self.node_exists,
             has_live_certificate: record.is_some_and(|it| it.has_live_certificate(self.now)),
             roles: record.map(|record| record.roles.clone()).unwrap_or_default(),
+            is_revoked_since: record
+                .is_some_and(|record| !record.accepts_renewal_requested_at(self.requested_at)),
         }
     }
 

@@ -314,6 +314,58 @@ async fn a_certificate_is_renewed_only_by_its_machine_and_with_its_node() {
     assert_eq!(request_certificate(&server, machine, "a", "").await, "signed");
 }
 
+/// A renewal that waited while its machine was revoked would outlive the revocation.
+#[tokio::test]
+async fn a_renewal_requested_before_a_revocation_is_denied() {
+    let server = TestHub::start().await;
+    let found = request_certificate(&server, UserInfo::node("a"), "a", "").await;
+    assert!(found.starts_with("pending"), "{found}");
+    let admin = async |method: &str, path: &str, body: Value| {
+        server.send(method, path, &[], body.to_string()).await
+    };
+    let (code, _) = admin("DELETE", "/machinist/v1/machines/a", json!({})).await;
+    assert_eq!(code.as_u16(), 200);
+    assert_eq!(admin("POST", "/api/v1/nodes", node_json("a", &[])).await.0.as_u16(), 201);
+    // The Node makes renewals possible; a write of the request makes the signer look at it again.
+    let csrs = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let (_, list) = server.send("GET", csrs, &[], String::new()).await;
+    let mut csr = list["items"][0].clone();
+    let path = format!("{csrs}/{}", csr["metadata"]["name"].as_str().unwrap());
+    csr["metadata"]["labels"] = json!({"seen": "again"});
+    assert_eq!(admin("PUT", &path, csr).await.0.as_u16(), 200);
+    for _ in 0..500 {
+        let (_, csr) = server.send("GET", &path, &[], String::new()).await;
+        assert!(csr["status"]["certificate"].is_null(), "{csr}");
+        if csr["status"]["conditions"][0]["type"] == "Denied" {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    panic!("the request was not denied");
+}
+
+/// A request that is gone, or that does not exist yet, must not be read through its name.
+#[tokio::test]
+async fn the_requests_of_others_are_not_read_through_their_names() {
+    let server = TestHub::start().await;
+    let token = bootstrap_user(&server, json!({})).await;
+    assert_eq!(request_certificate(&server, token, "w1", "worker").await, "signed");
+    let csrs = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let (_, list) = server.send("GET", csrs, &[], String::new()).await;
+    let name = list["items"][0]["metadata"]["name"].as_str().unwrap();
+    let revision = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let (code, _) = server.send("DELETE", &format!("{csrs}/{name}"), &[], String::new()).await;
+    assert_eq!(code.as_u16(), 200);
+    let path = format!(
+        "{csrs}?fieldSelector=metadata.name={name}&resourceVersion={revision}&resourceVersionMatch=Exact"
+    );
+    let other = server.hub.router_as(UserInfo::node("b"));
+    let (_, found) = send(other, "GET", &path, &[], String::new()).await;
+    assert!(found["items"].as_array().is_none_or(Vec::is_empty), "{found}");
+    let (_, found) = server.send("GET", &path, &[], String::new()).await;
+    assert_eq!(found["items"][0]["metadata"]["name"], name, "the administrator sees it: {found}");
+}
+
 fn node_json(name: &str, roles: &[&str]) -> Value {
     let labels: serde_json::Map<String, Value> =
         roles.iter().map(|role| (format!("node-role.kubernetes.io/{role}"), "".into())).collect();

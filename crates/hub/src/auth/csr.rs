@@ -54,6 +54,8 @@ pub struct CsrFacts<'a> {
     pub has_live_certificate: bool,
     /// The roles that the machine was given before.
     pub roles: BTreeSet<String>,
+    /// Whether the machine's certificates were revoked after it made the request.
+    pub is_revoked_since: bool,
 }
 
 /// The machine that a CSR asks a certificate for, if it does.
@@ -102,6 +104,9 @@ pub fn decide(csr: &Value, facts: &CsrFacts<'_>, reserved: &BTreeSet<String>) ->
             let name = request.user.strip_prefix(NODE_USER_PREFIX).unwrap_or_default();
             let decision = match requester {
                 Requester::Bootstrap => decide_bootstrap(csr, name, facts),
+                Requester::Machine if facts.is_revoked_since => CsrDecision::Deny(
+                    "the certificate that the request was made with was revoked".to_owned(),
+                ),
                 Requester::Machine if facts.node_exists => {
                     CsrDecision::ApproveAndSign(CertificateGrant::Renewal)
                 }
@@ -154,6 +159,11 @@ fn pending_reason(csr: &Value) -> &str {
 
 /// An administrator saw what the request asks for, and approved it.
 fn approved_grant(csr: &Value, requester: Requester, facts: &CsrFacts<'_>) -> CsrDecision {
+    if requester == Requester::Machine && facts.is_revoked_since {
+        return CsrDecision::Fail(
+            "the certificate that the request was made with was revoked".to_owned(),
+        );
+    }
     if requester == Requester::Machine {
         return CsrDecision::Sign(Some(CertificateGrant::Renewal));
     }

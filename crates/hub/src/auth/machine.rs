@@ -88,7 +88,8 @@ impl MachineRecord {
                 roles: roles.clone(),
                 not_after: Some(not_after),
                 revoked_before: Some(not_before),
-                assigned: self.assigned,
+                // Another machine may have had the name. What that one could read is not this one's.
+                assigned: Vec::new(),
             },
         }
     }
@@ -97,16 +98,27 @@ impl MachineRecord {
     #[must_use]
     pub fn after_revocation(self, now: i64) -> Self {
         // Certificates are valid from a little before they are issued.
-        let cutoff = now - CLOCK_SKEW_SECONDS + 1;
-        Self { not_after: None, revoked_before: self.revoked_before.max(Some(cutoff)), ..self }
+        self.without_certificates(now - CLOCK_SKEW_SECONDS + 1)
     }
 
     /// The record after the machine deleted its own Node: it leaves, and its name is free. A certificate that is
     /// issued in the same second is for its next owner, so it is spared.
     #[must_use]
     pub fn after_leaving(self, now: i64) -> Self {
-        let cutoff = now - CLOCK_SKEW_SECONDS;
-        Self { not_after: None, revoked_before: self.revoked_before.max(Some(cutoff)), ..self }
+        self.without_certificates(now - CLOCK_SKEW_SECONDS)
+    }
+
+    fn without_certificates(self, cutoff: i64) -> Self {
+        let revoked_before = self.revoked_before.max(Some(cutoff));
+        Self { not_after: None, revoked_before, assigned: Vec::new(), ..self }
+    }
+
+    /// Whether a request that was made with a certificate of the machine at this time counts: a certificate that is
+    /// issued for it would outlive a later revocation.
+    #[must_use]
+    pub fn accepts_renewal_requested_at(&self, time: i64) -> bool {
+        // The cutoff is in the time of `not_before`, which is a little before the issue.
+        self.revoked_before.is_none_or(|cutoff| time - CLOCK_SKEW_SECONDS >= cutoff)
     }
 }
 
@@ -244,6 +256,33 @@ mod tests {
         for (old, new, granted, expected) in table {
             assert_eq!(may_relabel(&old, &new, granted.as_ref()), expected, "{old} {new}");
         }
+    }
+
+    #[test]
+    fn a_new_owner_of_a_name_inherits_nothing() {
+        let mut record = MachineRecord::default();
+        record.assign("rendered-master-1");
+        let new = CertificateGrant::New(roles(&["worker"]));
+        assert!(record.clone().after_signing(&new, 1, 2).assigned.is_empty());
+        assert!(record.clone().after_leaving(1000).assigned.is_empty());
+        assert!(record.clone().after_revocation(1000).assigned.is_empty());
+        assert_eq!(
+            record.after_signing(&CertificateGrant::Renewal, 1, 2).assigned,
+            ["rendered-master-1"]
+        );
+    }
+
+    #[test]
+    fn a_renewal_counts_only_if_it_was_requested_after_the_last_revocation() {
+        let revoked = MachineRecord::default().after_revocation(1000);
+        for (time, expected) in [(0, false), (999, false), (1000, false), (1001, true)] {
+            assert_eq!(revoked.accepts_renewal_requested_at(time), expected, "{time}");
+        }
+        assert!(MachineRecord::default().accepts_renewal_requested_at(0));
+        // The first certificate of a machine, issued at 1000, lets it renew from then on.
+        let new = CertificateGrant::New(roles(&["worker"]));
+        let joined = MachineRecord::default().after_signing(&new, 1000 - CLOCK_SKEW_SECONDS, 9000);
+        assert!(joined.accepts_renewal_requested_at(1000));
     }
 
     #[test]

@@ -307,7 +307,11 @@ impl<'a> ResourceRequest<'a> {
             }
             _ => None,
         };
-        Ok(selection.skipping(&self.hub.inner.unreadable).with_filter(filter))
+        let decision = self.hub.inner.authorizer.authorize(&self.user, &attributes);
+        let requester =
+            (decision == AuthorizationDecision::AllowRequester).then(|| self.user.user.clone());
+        let selection = selection.skipping(&self.hub.inner.unreadable).with_filter(filter);
+        Ok(selection.requested_by(requester))
     }
 
     /// The namespace in the path.

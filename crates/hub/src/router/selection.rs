@@ -23,6 +23,8 @@ pub(super) struct Selection {
     unreadable: Arc<UnreadableEntries>,
     /// What a machine may see.
     filter: Option<NodeFilter>,
+    /// The only user whose requests it selects.
+    requester: Option<String>,
 }
 
 impl Selection {
@@ -47,12 +49,25 @@ impl Selection {
         let name = if is_exact { one.unwrap_or_default() } else { "" };
         let prefix =
             object::storage_key(kind, namespace.filter(|name| is_valid_key_segment(name)), name);
-        Ok(Self { labels, fields, prefix, is_exact, unreadable: Arc::default(), filter: None })
+        Ok(Self {
+            labels,
+            fields,
+            prefix,
+            is_exact,
+            unreadable: Arc::default(),
+            filter: None,
+            requester: None,
+        })
     }
 
     /// The same selection without entries that cannot be decoded.
     pub(super) fn skipping(self, unreadable: &Arc<UnreadableEntries>) -> Self {
         Self { unreadable: Arc::clone(unreadable), ..self }
+    }
+
+    /// Selects only the requests of one user, also among those that come later or are gone.
+    pub(super) fn requested_by(self, requester: Option<String>) -> Self {
+        Self { requester, ..self }
     }
 
     /// Selects only what a filter allows.
@@ -81,6 +96,12 @@ impl Selection {
         }
         if self.filter.as_ref().is_some_and(|filter| !filter.allows(entry)) {
             return false;
+        }
+        if let Some(requester) = &self.requester {
+            let object = super::response::decode_entry(entry);
+            if !object.is_ok_and(|object| object["spec"]["username"] == requester.as_str()) {
+                return false;
+            }
         }
         // If only the name is selected, the key decides without decoding: every machine watches its
         // own objects this way.
