@@ -92,8 +92,11 @@ async fn an_object_over_the_limit_may_be_changed_but_not_grow() {
 async fn a_machine_holds_a_limited_number_of_csrs() {
     let hub = TestHub::start().await;
     let machine = UserInfo::node("a");
+    let mut own = Value::Null;
     for n in 0..20 {
-        assert_eq!(post(&hub, machine.clone(), CSRS, csr("QUFB")).await.0, 201, "{n}");
+        let (code, created) = post(&hub, machine.clone(), CSRS, csr("QUFB")).await;
+        assert_eq!(code, 201, "{n}");
+        own = created;
     }
     let request = http::Request::post(CSRS).body(axum::body::Body::from(csr("QUFB"))).unwrap();
     let response = hub.hub.router_as(machine.clone()).oneshot(request).await.unwrap();
@@ -102,8 +105,7 @@ async fn a_machine_holds_a_limited_number_of_csrs() {
     assert_eq!(post(&hub, UserInfo::node("b"), CSRS, csr("QUFB")).await.0, 201);
     assert_eq!(post(&hub, UserInfo::admin(), CSRS, csr("QUFB")).await.0, 201);
 
-    let one = hub.hub.store().list("/certificates.k8s.io/", None, Some(1)).entries.remove(0);
-    let name = one.key.rsplit('/').next().unwrap().to_owned();
+    let name = own["metadata"]["name"].as_str().unwrap();
     let (code, _) = hub.send("DELETE", &format!("{CSRS}/{name}"), &[], String::new()).await;
     assert_eq!(code, 200);
     assert_eq!(post(&hub, machine, CSRS, csr("QUFB")).await.0, 201);
