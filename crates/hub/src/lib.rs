@@ -56,4 +56,5 @@ mod unreadable_entries;
 
 pub use data_check::{DataCheck, check_data};
 pub use hub::{Hub, ViewerRedaction};
+pub use quotas::{WriteRate, WriteRates};
 pub use startup::{HubConfig, StartError, namespace_object};

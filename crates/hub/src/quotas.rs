@@ -5,7 +5,7 @@
 //! restart forgets who created an Event, so there is also a limit on all of them.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -15,20 +15,51 @@ use crate::object;
 use crate::status::ApiError;
 use crate::store::Store;
 
-/// Writes of one machine. A daemon makes a few a minute.
-const MACHINE_RATE: WriteRate = WriteRate { per_second: 20.0, burst: 200.0 };
-/// Writes with one bootstrap token, which all machines of a site may share.
-const BOOTSTRAP_RATE: WriteRate = WriteRate { per_second: 50.0, burst: 500.0 };
 /// Idle identities are forgotten when there are more than this.
 const MAX_IDENTITIES: usize = 10_000;
+/// How long a count of all objects of a kind is used.
+const TOTAL_LIFETIME: Duration = Duration::from_secs(1);
 /// Advice to a client that holds too many objects: they expire.
 const HELD_RETRY_SECONDS: u32 = 60;
 
-/// How fast an identity may write.
+/// How fast an identity may write. Refused writes count, too.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct WriteRate {
-    per_second: f64,
-    burst: f64,
+pub struct WriteRate {
+    /// In the long run.
+    pub per_second: f64,
+    /// At once.
+    pub burst: f64,
+}
+
+/// The rates of those that are limited.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WriteRates {
+    /// One machine or viewer. A daemon makes a few writes a minute.
+    pub machine: WriteRate,
+    /// One bootstrap token, which all machines of a site may share.
+    pub bootstrap: WriteRate,
+}
+
+impl Default for WriteRates {
+    fn default() -> Self {
+        Self {
+            machine: WriteRate { per_second: 20.0, burst: 200.0 },
+            bootstrap: WriteRate { per_second: 50.0, burst: 500.0 },
+        }
+    }
+}
+
+impl WriteRates {
+    /// The rate of an identity; `None` if it is not limited.
+    fn of(&self, user: &UserInfo) -> Option<WriteRate> {
+        if !is_limited(user) {
+            None
+        } else if user.is_in_group(BOOTSTRAP_GROUP) {
+            Some(self.bootstrap)
+        } else {
+            Some(self.machine)
+        }
+    }
 }
 
 /// A token bucket.
@@ -83,43 +114,44 @@ fn held_limit(kind: &ResourceKind, user: &UserInfo) -> Option<HeldLimit> {
     }
 }
 
-/// The rate of an identity; `None` if it is not limited.
-fn write_rate(user: &UserInfo) -> Option<WriteRate> {
-    if user.is_in_group(ADMIN_GROUP) || user.is_in_group(CONTROLLER_GROUP) {
-        None
-    } else if user.is_in_group(BOOTSTRAP_GROUP) {
-        Some(BOOTSTRAP_RATE)
-    } else {
-        Some(MACHINE_RATE)
-    }
+/// Administrators and controllers are not limited.
+fn is_limited(user: &UserInfo) -> bool {
+    !user.is_in_group(ADMIN_GROUP) && !user.is_in_group(CONTROLLER_GROUP)
 }
 
 /// What each identity has used.
 #[derive(Debug)]
 pub(crate) struct Quotas {
+    rates: WriteRates,
     started: Instant,
     buckets: Mutex<HashMap<String, TokenBucket>>,
     /// The keys that an identity has created, by user and kind.
     held: Mutex<HashMap<(String, String), HashSet<String>>>,
-}
-
-impl Default for Quotas {
-    fn default() -> Self {
-        Self { started: Instant::now(), buckets: Mutex::default(), held: Mutex::default() }
-    }
+    /// How many objects of a kind there were, and when they were counted.
+    totals: Mutex<HashMap<String, (Instant, usize)>>,
 }
 
 impl Quotas {
+    pub(crate) fn new(rates: WriteRates) -> Self {
+        Self {
+            rates,
+            started: Instant::now(),
+            buckets: Mutex::default(),
+            held: Mutex::default(),
+            totals: Mutex::default(),
+        }
+    }
+
     /// Counts a write.
     ///
     /// # Errors
     /// 429: the identity writes too fast.
     pub(crate) fn check_rate(&self, user: &UserInfo) -> Result<(), ApiError> {
-        let Some(rate) = write_rate(user) else { return Ok(()) };
+        let Some(rate) = self.rates.of(user) else { return Ok(()) };
         let now = self.started.elapsed().as_secs_f64();
         let mut buckets = self.buckets.lock();
         if buckets.len() >= MAX_IDENTITIES && !buckets.contains_key(&user.user) {
-            buckets.retain(|_, bucket| !bucket.is_idle(BOOTSTRAP_RATE, now));
+            buckets.retain(|_, bucket| !bucket.is_idle(self.rates.bootstrap, now));
         }
         let bucket = buckets.entry(user.user.clone());
         let bucket = bucket.or_insert_with(|| TokenBucket::full(rate, now));
@@ -142,13 +174,16 @@ impl Quotas {
         kind: &ResourceKind,
         store: &Store,
     ) -> Result<(), ApiError> {
-        let (Some(_), Some(limit)) = (write_rate(user), held_limit(kind, user)) else {
+        let Some(limit) = held_limit(kind, user).filter(|_| is_limited(user)) else {
             return Ok(());
         };
         let mut held = self.held.lock();
         let mut count = 0;
         if let Some(keys) = held.get_mut(&identity_and_kind(user, kind)) {
-            keys.retain(|key| store.get(key).is_some());
+            // Expired ones are dropped only when it matters: the check comes with every write.
+            if keys.len() >= limit.each {
+                keys.retain(|key| store.get(key).is_some());
+            }
             count = keys.len();
         }
         drop(held);
@@ -156,7 +191,7 @@ impl Quotas {
         let (what, whose, max) = if count >= limit.each {
             (count, format!("of user \"{}\"", user.user), limit.each)
         } else {
-            let total = store.list(&prefix, None, Some(0)).remaining;
+            let total = self.total(kind, store, &prefix);
             if total < limit.total {
                 return Ok(());
             }
@@ -169,10 +204,26 @@ impl Quotas {
         Err(ApiError::quota_exceeded(message, HELD_RETRY_SECONDS))
     }
 
+    /// How many objects of a kind there are. Counting reads all keys, so the number may be a second old.
+    fn total(&self, kind: &ResourceKind, store: &Store, prefix: &str) -> usize {
+        let mut totals = self.totals.lock();
+        match totals.get(&kind.kind) {
+            Some((counted, total)) if counted.elapsed() < TOTAL_LIFETIME => *total,
+            _ => {
+                let total = store.list(prefix, None, Some(0)).remaining;
+                totals.insert(kind.kind.clone(), (Instant::now(), total));
+                total
+            }
+        }
+    }
+
     /// Records that an identity has created an object.
     pub(crate) fn record_created(&self, user: &UserInfo, kind: &ResourceKind, key: &str) {
-        if write_rate(user).is_none() || held_limit(kind, user).is_none() {
+        if !is_limited(user) || held_limit(kind, user).is_none() {
             return;
+        }
+        if let Some((_, total)) = self.totals.lock().get_mut(&kind.kind) {
+            *total += 1;
         }
         let mut held = self.held.lock();
         if held.len() >= MAX_IDENTITIES {
@@ -217,10 +268,11 @@ mod tests {
     #[test]
     fn administrators_and_controllers_are_not_limited() {
         let user = |group: &str| UserInfo::new("u", [group.to_owned()]);
-        assert_eq!(write_rate(&UserInfo::admin()), None);
-        assert_eq!(write_rate(&user(CONTROLLER_GROUP)), None);
-        assert_eq!(write_rate(&UserInfo::node("a")), Some(MACHINE_RATE));
-        assert_eq!(write_rate(&user(BOOTSTRAP_GROUP)), Some(BOOTSTRAP_RATE));
+        let rates = WriteRates::default();
+        assert_eq!(rates.of(&UserInfo::admin()), None);
+        assert_eq!(rates.of(&user(CONTROLLER_GROUP)), None);
+        assert_eq!(rates.of(&UserInfo::node("a")), Some(rates.machine));
+        assert_eq!(rates.of(&user(BOOTSTRAP_GROUP)), Some(rates.bootstrap));
     }
 
     fn event_kind() -> ResourceKind {
@@ -229,9 +281,9 @@ mod tests {
 
     #[test]
     fn idle_identities_are_forgotten() {
-        let quotas = Quotas::default();
+        let quotas = Quotas::new(WriteRates::default());
         let now = quotas.started.elapsed().as_secs_f64();
-        let idle = TokenBucket::full(BOOTSTRAP_RATE, now);
+        let idle = TokenBucket::full(quotas.rates.bootstrap, now);
         for n in 0..MAX_IDENTITIES {
             quotas.buckets.lock().insert(n.to_string(), idle);
         }
@@ -241,7 +293,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_identity_holds_a_limited_number_of_events() {
-        let quotas = Quotas::default();
+        let quotas = Quotas::new(WriteRates::default());
         let store = Store::in_memory(StoreOptions::default());
         let (machine, event) = (UserInfo::node("a"), event_kind());
         for n in 0..1000 {
@@ -270,6 +322,7 @@ mod tests {
 
         let many = (0..50_000).map(|n| put(format!("/core/events/x/{n}"))).collect();
         store.commit(many).await.unwrap();
+        let quotas = Quotas::new(WriteRates::default()); // it has not counted yet
         let error = quotas.check_held(&UserInfo::node("b"), &event, &store).unwrap_err();
         assert!(error.message.contains("in total"), "{error}");
         assert_eq!(quotas.check_held(&UserInfo::admin(), &event, &store), Ok(()));

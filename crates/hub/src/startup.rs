@@ -22,7 +22,7 @@ use crate::kind_registry::KindRegistry;
 use crate::metrics::HubMetrics;
 use crate::object;
 use crate::object_limits::{MAX_DEPTH, measure};
-use crate::quotas::Quotas;
+use crate::quotas::{Quotas, WriteRates};
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
 use crate::unreadable_entries::UnreadableEntries;
 use crate::{built_in, csr_ttl, event_ttl, garbage_collector, signer};
@@ -46,6 +46,8 @@ pub struct HubConfig {
     pub hidden_from_viewers: Vec<(String, String)>,
     /// Kinds that viewers see without their contents.
     pub viewer_redactions: Vec<ViewerRedaction>,
+    /// How fast machines, tokens and viewers may write.
+    pub write_rates: WriteRates,
     /// The version that `/version` reports.
     pub version: String,
     /// How long a request waits for a future revision. `None` means 3 s, as in kube-apiserver.
@@ -119,7 +121,7 @@ impl Hub {
             openapi: OpenApiCache::default(),
             body_reader: BodyReader::default(),
             unreadable,
-            quotas: Quotas::default(),
+            quotas: Quotas::new(config.write_rates),
             token_uses: Mutex::default(),
             revocations: watch::Sender::default(),
             stop: CancellationToken::new(),

@@ -208,6 +208,15 @@ impl ApiError {
         ))
     }
 
+    /// 413: decoded, the body would take more memory than the user may have.
+    #[must_use]
+    pub fn too_complex(limit_mib: usize) -> Self {
+        let message = format!(
+            "Request entity too large: it would take more than {limit_mib} MiB when decoded: use fewer fields"
+        );
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
     /// 429: retry after that many seconds.
     #[must_use]
     pub fn too_many_requests(retry_after_seconds: u32) -> Self {

@@ -44,17 +44,28 @@ async fn a_machine_updates_an_object_that_a_controller_holds() {
 #[tokio::test]
 async fn a_machine_cannot_tie_its_objects_to_others() {
     let hub = TestHub::start().await;
-    let lease = |owner: &str| {
+    let create = async |name: &str| {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        let (code, node) = hub.send("POST", "/api/v1/nodes", &[], node.to_string()).await;
+        assert_eq!(code, 201);
+        node["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    let (own, foreign) = (create("a").await, create("b").await);
+    let lease = |owner: &str, uid: &str| {
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": "a", "ownerReferences": [
-                {"apiVersion": "v1", "kind": "Node", "name": owner, "uid": "u"},
+                {"apiVersion": "v1", "kind": "Node", "name": owner, "uid": uid},
             ]},
         })
         .to_string()
     };
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
     let router = || hub.hub.router_as(UserInfo::node("a"));
-    assert_eq!(send(router(), "POST", leases, &[], lease("b")).await.0, 403);
-    assert_eq!(send(router(), "POST", leases, &[], lease("a")).await.0, 201, "as a kubelet does");
+    for (owner, uid) in [("b", &foreign), ("a", &foreign)] {
+        let (code, error) = send(router(), "POST", leases, &[], lease(owner, uid)).await;
+        assert_eq!(code, 403, "{owner} {uid}: {error}");
+    }
+    let (code, _) = send(router(), "POST", leases, &[], lease("a", &own)).await;
+    assert_eq!(code, 201, "as a kubelet does");
 }

@@ -344,6 +344,27 @@ async fn a_renewal_requested_before_a_revocation_is_denied() {
     panic!("the request was not denied");
 }
 
+/// A machine leaves by deleting its Node, however it asks for the deletion.
+#[tokio::test]
+async fn a_machine_that_leaves_in_the_foreground_loses_its_certificate() {
+    let server = TestHub::start().await;
+    let token = bootstrap_user(&server, json!({})).await;
+    assert_eq!(request_certificate(&server, token.clone(), "w1", "worker").await, "signed");
+    let machine = || server.hub.router_as(UserInfo::node("w1"));
+    let node = node_json("w1", &[]).to_string();
+    assert_eq!(send(machine(), "POST", "/api/v1/nodes", &[], node).await.0.as_u16(), 201);
+    let foreground = json!({"propagationPolicy": "Foreground"}).to_string();
+    let (code, _) = send(machine(), "DELETE", "/api/v1/nodes/w1", &[], foreground).await;
+    assert_eq!(code.as_u16(), 200);
+    support::wait_until("the Node is removed", async || {
+        let (code, _) = server.send("GET", "/api/v1/nodes/w1", &[], String::new()).await;
+        code.as_u16() == 404
+    })
+    .await;
+    let found = request_certificate(&server, token, "w1", "worker").await;
+    assert_eq!(found, "signed", "the name is free, so no certificate of it counts");
+}
+
 /// A request that is gone, or that does not exist yet, must not be read through its name.
 #[tokio::test]
 async fn the_requests_of_others_are_not_read_through_their_names() {

@@ -1,11 +1,11 @@
-//! Request bodies: size limits, a shared memory budget, decoding by media type, duplicate fields.
+//! Request bodies: size limits, memory budgets, decoding by media type, duplicate fields.
 //!
 //! Called by the router before a handler runs. `body_checks` compares the result with the request.
 
+mod budget;
 mod protobuf;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -13,10 +13,11 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::auth::UserInfo;
 use crate::object_limits::{MAX_DEPTH, MAX_FINDINGS, MAX_KEY_BYTES, MAX_OBJECT_BYTES, shorten};
 use crate::status::ApiError;
+use budget::{BodyBudget, BodyReservation};
 
 /// The largest accepted body.
 pub(crate) const MAX_BODY_BYTES: usize = MAX_OBJECT_BYTES;
@@ -27,20 +28,14 @@ const BODY_READ_TIMEOUT: Duration = Duration::from_secs(60);
 const OBJECT_TYPES: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// Memory that all decoded bodies together may use.
-const MEMORY_BUDGET_BYTES: usize = 512 << 20;
-/// Upper estimate of the memory of a decoded object per byte of its text.
-const DECODED_SIZE_FACTOR: usize = 16;
-/// The unit of the budget, in bytes of text.
-const BUDGET_UNIT_BYTES: usize = 256;
 /// A body that is too large is still read and discarded up to here, so that the client sees why.
 const MAX_DISCARDED_BYTES: usize = 32 << 20;
 
-/// A body and its share of the budget.
+/// A body and the memory that it holds.
 #[derive(Debug, Default)]
 pub(crate) struct BufferedBody {
     bytes: Bytes,
-    _permit: Option<OwnedSemaphorePermit>,
+    _reservation: Option<BodyReservation>,
 }
 
 impl std::ops::Deref for BufferedBody {
@@ -51,66 +46,54 @@ impl std::ops::Deref for BufferedBody {
     }
 }
 
-/// Reads bodies within one memory budget.
-#[derive(Debug)]
+/// Reads bodies within the memory budgets.
+#[derive(Debug, Default)]
 pub(crate) struct BodyReader {
-    budget: Arc<Semaphore>,
-}
-
-impl Default for BodyReader {
-    fn default() -> Self {
-        Self {
-            budget: Arc::new(Semaphore::new(
-                MEMORY_BUDGET_BYTES / DECODED_SIZE_FACTOR / BUDGET_UNIT_BYTES,
-            )),
-        }
-    }
+    budget: BodyBudget,
 }
 
 impl BodyReader {
-    /// Reads a body to its end.
-    pub(crate) async fn read(&self, body: Body) -> Result<BufferedBody, ApiError> {
-        match tokio::time::timeout(BODY_READ_TIMEOUT, self.collect(body)).await {
-            Ok(whole) => whole,
-            Err(_) => Err(ApiError::bad_request("timed out reading the request body")),
-        }
+    /// Reads a body of a user to its end, and reserves the memory to decode it.
+    pub(crate) async fn read(
+        &self,
+        user: &UserInfo,
+        content_type: Option<&str>,
+        body: Body,
+    ) -> Result<BufferedBody, ApiError> {
+        let mut reservation = self.budget.open(user);
+        let collected = tokio::time::timeout(BODY_READ_TIMEOUT, collect(&mut reservation, body));
+        let bytes = match collected.await {
+            Ok(bytes) => bytes?,
+            Err(_) => return Err(ApiError::bad_request("timed out reading the request body")),
+        };
+        reservation.grow_to(budget::decoded_bytes(content_type, &bytes))?;
+        Ok(BufferedBody { bytes, _reservation: Some(reservation) })
     }
+}
 
-    async fn collect(&self, mut body: Body) -> Result<BufferedBody, ApiError> {
-        let mut parts: Vec<Bytes> = Vec::new();
-        let mut permit: Option<OwnedSemaphorePermit> = None;
-        let mut size = 0;
-        while let Some(frame) = body.frame().await {
-            let unreadable =
-                |error| ApiError::bad_request(format!("cannot read the request body: {error}"));
-            let Ok(data) = frame.map_err(unreadable)?.into_data() else { continue };
-            size += data.len();
-            if size > MAX_DISCARDED_BYTES {
-                return Err(ApiError::too_large(MAX_BODY_BYTES));
-            }
-            if size > MAX_BODY_BYTES {
-                (parts, permit) = (Vec::new(), None);
-                continue;
-            }
-            let reserved = self.reserve(data.len())?;
-            match &mut permit {
-                Some(permit) => permit.merge(reserved),
-                None => permit = Some(reserved),
-            }
-            parts.push(data);
-        }
-        if size > MAX_BODY_BYTES {
+async fn collect(reservation: &mut BodyReservation, mut body: Body) -> Result<Bytes, ApiError> {
+    let mut parts: Vec<Bytes> = Vec::new();
+    let mut size = 0;
+    while let Some(frame) = body.frame().await {
+        let unreadable =
+            |error| ApiError::bad_request(format!("cannot read the request body: {error}"));
+        let Ok(data) = frame.map_err(unreadable)?.into_data() else { continue };
+        size += data.len();
+        if size > MAX_DISCARDED_BYTES {
             return Err(ApiError::too_large(MAX_BODY_BYTES));
         }
-        let bytes = if parts.len() == 1 { parts.swap_remove(0) } else { parts.concat().into() };
-        Ok(BufferedBody { bytes, _permit: permit })
+        if size > MAX_BODY_BYTES {
+            parts = Vec::new();
+            reservation.clear();
+            continue;
+        }
+        reservation.grow_to(size)?;
+        parts.push(data);
     }
-
-    fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
-        let pieces = u32::try_from(bytes.div_ceil(BUDGET_UNIT_BYTES)).unwrap_or(u32::MAX);
-        let taken = Arc::clone(&self.budget).try_acquire_many_owned(pieces);
-        taken.map_err(|_| ApiError::too_many_requests(1))
+    if size > MAX_BODY_BYTES {
+        return Err(ApiError::too_large(MAX_BODY_BYTES));
     }
+    Ok(if parts.len() == 1 { parts.swap_remove(0) } else { parts.concat().into() })
 }
 
 /// A decoded request body.
@@ -214,9 +197,22 @@ fn normalize_whole_floats(value: &mut Value) {
 struct DecodeState {
     path: Vec<String>,
     duplicates: Vec<String>,
+    /// Bytes of all strings and field names. Aliases in YAML repeat them without adding to the body.
+    text_bytes: usize,
 }
 
 impl DecodeState {
+    /// Ends the decoder where the strings alone are larger than an object may be.
+    fn count_text<E: serde::de::Error>(&mut self, text: &str) -> Result<(), E> {
+        self.text_bytes += text.len();
+        if self.text_bytes <= MAX_OBJECT_BYTES {
+            return Ok(());
+        }
+        Err(E::custom(format!(
+            "its texts have more than {MAX_OBJECT_BYTES} bytes together: use fewer aliases, or split it"
+        )))
+    }
+
     /// Ends the recursion of the decoder at the depth that objects may have.
     fn check_depth<E: serde::de::Error>(&self) -> Result<(), E> {
         if self.path.len() < MAX_DEPTH {
@@ -287,11 +283,13 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
         Ok(value.into())
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
+        self.0.count_text(value)?;
         Ok(value.into())
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+    fn visit_string<E: serde::de::Error>(self, value: String) -> Result<Value, E> {
+        self.0.count_text(&value)?;
         Ok(value.into())
     }
 
@@ -320,6 +318,7 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
                     key.len()
                 )));
             }
+            self.0.count_text(&key)?;
             self.0.path.push(key.clone());
             if map.contains_key(&key) {
                 self.0.record_duplicate();
@@ -362,33 +361,30 @@ mod tests {
         assert_eq!(sent.duplicates, ["b[0].c", "a"]);
     }
 
-    #[tokio::test]
-    async fn a_large_body_is_rejected() {
-        let body = Body::from(vec![b' '; MAX_BODY_BYTES + 1]);
-        let error = BodyReader::default().read(body).await.unwrap_err();
-        assert_eq!((error.code, error.reason), (413, "RequestEntityTooLarge"));
+    #[test]
+    fn aliases_do_not_multiply_a_text() {
+        let text = format!("a: &x \"{}\"\nb: [{}]\n", "A".repeat(64_000), "*x,".repeat(900));
+        let error = decode(Some("application/yaml"), text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("use fewer aliases"), "{error}");
+    }
+
+    async fn read(user: &UserInfo, body: Vec<u8>) -> Result<BufferedBody, ApiError> {
+        BodyReader::default().read(user, None, Body::from(body)).await
     }
 
     #[tokio::test]
-    async fn all_bodies_share_one_budget() {
-        let bodies = BodyReader::default();
-        let large = || Body::from(vec![b' '; MAX_BODY_BYTES]);
-        let mut held = Vec::new();
-        let refused = loop {
-            match bodies.read(large()).await {
-                Ok(whole) => held.push(whole),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!((refused.code, refused.reason), (429, "TooManyRequests"));
-        assert!(
-            held.len() >= 8
-                && held.len() * MAX_BODY_BYTES * DECODED_SIZE_FACTOR <= MEMORY_BUDGET_BYTES,
-            "{}",
-            held.len()
-        );
-        assert!(bodies.read(Body::from("{}")).await.is_ok());
-        held.clear();
-        assert_eq!(bodies.read(large()).await.unwrap().len(), MAX_BODY_BYTES);
+    async fn a_large_body_is_rejected() {
+        let error = read(&UserInfo::admin(), vec![b' '; MAX_BODY_BYTES + 1]).await.unwrap_err();
+        assert_eq!((error.code, error.reason), (413, "RequestEntityTooLarge"));
+    }
+
+    /// It would take 300 MB when decoded.
+    #[tokio::test]
+    async fn a_body_of_tiny_objects_is_refused_before_it_is_decoded() {
+        let body = format!("[{}0]", "{\"\":0},".repeat(440_000)).into_bytes();
+        let error = read(&UserInfo::node("a"), body.clone()).await.unwrap_err();
+        assert_eq!(error.code, 413);
+        assert!(error.message.contains("16 MiB"), "{}", error.message);
+        assert!(read(&UserInfo::admin(), body).await.is_ok());
     }
 }

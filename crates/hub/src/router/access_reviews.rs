@@ -18,6 +18,9 @@ use crate::status::ApiError;
 const AUTHORIZATION_GROUP: &str = "authorization.k8s.io";
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
+/// The largest review. One holds a few names.
+const MAX_REVIEW_BYTES: usize = 16 << 10;
+
 /// Whether a path is a self-subject review.
 pub(super) fn is_review(path: &ResourcePath) -> bool {
     let plural = path.plural.as_str();
@@ -41,15 +44,18 @@ pub(super) fn handle(
         return Err(ApiError::method_not_allowed());
     }
     let content_type = request.header(header::CONTENT_TYPE);
-    let mut review = body::decode(content_type, &request.body)?.value;
-    if !review.is_object() {
+    if request.body.len() > MAX_REVIEW_BYTES {
+        return Err(ApiError::too_large(MAX_REVIEW_BYTES));
+    }
+    let sent = body::decode(content_type, &request.body)?.value;
+    if !sent.is_object() {
         return Err(ApiError::bad_request("the review must be a JSON object"));
     }
-    review["status"] = match path.plural.as_str() {
+    let status = match path.plural.as_str() {
         "selfsubjectreviews" => json!({
             "userInfo": {"username": user.user, "groups": user.groups}
         }),
-        "selfsubjectaccessreviews" => access_status(hub, user, &review["spec"]),
+        "selfsubjectaccessreviews" => access_status(hub, user, &sent["spec"]),
         _ => rules_status(user),
     };
     let (group, kind) = match path.plural.as_str() {
@@ -57,8 +63,13 @@ pub(super) fn handle(
         "selfsubjectaccessreviews" => (AUTHORIZATION_GROUP, "SelfSubjectAccessReview"),
         _ => (AUTHORIZATION_GROUP, "SelfSubjectRulesReview"),
     };
-    review["apiVersion"] = format!("{group}/v1").into();
-    review["kind"] = kind.into();
+    let mut review = json!({
+        "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"creationTimestamp": null},
+        "status": status,
+    });
+    if let Some(spec) = sent.get("spec") {
+        review["spec"] = spec.clone();
+    }
     Ok(response::json_response(StatusCode::CREATED, &review))
 }
 

@@ -11,7 +11,7 @@ use crate::auth::UserInfo;
 use crate::auth::tokens::{self, LAST_USE_INTERVAL_SECONDS, TOKEN_KEY_PREFIX, TokenRecord};
 use crate::hub::Hub;
 use crate::machines::StoredMachine;
-use crate::store::{Precondition, Store, StoreOp};
+use crate::store::{CommitError, Precondition, Store, StoreOp};
 
 /// The most last uses that are remembered. Far more than there are tokens.
 const MAX_REMEMBERED_USES: usize = 100_000;
@@ -133,8 +133,9 @@ fn note_use(hub: &Hub, id: &str, record: &TokenRecord, now: i64) {
         // A token that is changed or revoked meanwhile must not come back.
         let expect = Precondition::Revision(entry.revision);
         let op = StoreOp::Put { key, value: value.into(), expect };
-        if let Err(error) = store.commit(vec![op]).await {
-            tracing::debug!(%error, id, "cannot write the last use of a token");
+        match store.commit(vec![op]).await {
+            Ok(_) | Err(CommitError::Conflict { .. }) => {}
+            Err(error) => tracing::warn!(%error, id, "cannot write the last use of a token"),
         }
     });
 }

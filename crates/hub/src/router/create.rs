@@ -101,7 +101,8 @@ fn prepare_object(call: &ResourceRequest<'_>, sent: &Value) -> Result<Value, Api
     admission.apply_defaults(&mut object);
     strategy::on_create(call.kind, &mut object, &call.user);
     call.authorize(Some(metadata_str(&object, "name")))?;
-    strategy::check_machine_metadata(call.kind, &call.user, &Value::Null, &object)?;
+    let uid = || node_identity::own_node_uid(call);
+    strategy::check_machine_metadata(call.kind, &call.user, uid, &Value::Null, &object)?;
     check_namespace(call)?;
     admission.validate(call.kind, ObjectPart::Object, &object, None)?;
     admission.normalize_numbers(&mut object);

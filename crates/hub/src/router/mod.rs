@@ -66,7 +66,7 @@ pub enum PeerCertificate {
 pub struct Authenticated;
 
 impl Hub {
-    /// The API. Requests are authenticated by a [`Peer`] in their extensions or a bearer token.
+    /// The API. Requests are authenticated by a [`PeerCertificate`] in their extensions or a bearer token.
     pub fn router(&self) -> Router {
         Router::new().fallback(handle).with_state(self.clone())
     }
@@ -122,13 +122,16 @@ async fn route(
     body: Body,
 ) -> Result<Response, ApiError> {
     let path = parts.uri.path().to_owned();
-    // Only authenticated clients may send a body. It is read to its end whatever the response will
-    // be: a client that is cut off while it sends does not see the reason.
-    let is_authenticated = matches!(user, Ok(Some(_)));
-    let body = if is_authenticated {
-        hub.inner.body_reader.read(body).await?
-    } else {
-        body::BufferedBody::default()
+    // Only authenticated clients may send a body, and not with a read. It is read to its end whatever the response
+    // will be: a client that is cut off while it sends does not see the reason.
+    let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+    let body = match &user {
+        Ok(Some(user)) if !is_read => {
+            let content_type = parts.headers.get(header::CONTENT_TYPE);
+            let content_type = content_type.and_then(|value| value.to_str().ok());
+            hub.inner.body_reader.read(&user.info, content_type, body).await?
+        }
+        _ => body::BufferedBody::default(),
     };
     let request = BufferedRequest { parts, body };
     let user = match user {

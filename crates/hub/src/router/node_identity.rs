@@ -68,6 +68,14 @@ fn annotation_value<'a>(node: &'a Value, annotation: &str) -> Option<&'a str> {
     value.filter(|value| !value.is_empty() && value.len() <= MAX_ASSIGNED_NAME_BYTES)
 }
 
+/// The UID of the Node of the machine that makes a request.
+pub(super) fn own_node_uid(call: &ResourceRequest<'_>) -> Option<String> {
+    let entry =
+        call.hub.inner.store.get(&format!("{NODE_KEY_PREFIX}{}", call.user.node_name()?))?;
+    let node: Value = serde_json::from_slice(&entry.value).ok()?;
+    Some(metadata_str(&node, "uid").to_owned()).filter(|uid| !uid.is_empty())
+}
+
 /// The annotation of the stored Node. The write fails if that is not the one it was computed from.
 fn old_annotation(call: &ResourceRequest<'_>, name: &str, annotation: &str) -> Option<String> {
     let entry = call.hub.inner.store.get(&format!("{NODE_KEY_PREFIX}{name}"))?;
@@ -75,8 +83,8 @@ fn old_annotation(call: &ResourceRequest<'_>, name: &str, annotation: &str) -> O
     annotation_value(&node, annotation).map(ToOwned::to_owned)
 }
 
-/// The write that goes with the removal of a Node. A machine that deletes its own Node leaves: its certificates do not
-/// count any more, and its name is free.
+/// The write that goes with the removal of a Node, or with its mark for deletion. A machine that deletes its own Node
+/// leaves: its certificates do not count any more, and its name is free.
 pub(super) fn on_delete(call: &ResourceRequest<'_>, node: &Value) -> Option<StoreOp> {
     if !strategy::is_node(call.kind) {
         return None;

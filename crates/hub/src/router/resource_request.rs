@@ -153,6 +153,10 @@ impl<'a> ResourceRequest<'a> {
             accept: AcceptedFormat::default(),
             include: IncludeObject::Metadata,
         };
+        // Before it is authorized and audited: refused writes must neither cost much nor fill the audit log.
+        if verb.is_write() {
+            hub.inner.quotas.check_rate(&call.user)?;
+        }
         let result = call.run(request).await;
         if verb.is_write() {
             call.audit(result.as_ref().map_or_else(|error| error.code, |r| r.status().as_u16()));
@@ -165,9 +169,6 @@ impl<'a> ResourceRequest<'a> {
         self.authorize(self.requested_name().as_deref())?;
         if self.verb.is_write() && strategy::is_read_only(self.kind) {
             return Err(ApiError::method_not_allowed());
-        }
-        if self.verb.is_write() {
-            self.hub.inner.quotas.check_rate(&self.user)?;
         }
         self.accept = content_negotiation::negotiate(request.header(header::ACCEPT))?;
         self.include = IncludeObject::parse(&self.options.include_object)
@@ -301,17 +302,14 @@ impl<'a> ResourceRequest<'a> {
     pub(super) fn selection(&self) -> Result<Selection, ApiError> {
         let selection = Selection::new(self.kind, self.namespace(), &self.options)?;
         let attributes = self.attributes(self.requested_name().as_deref());
-        let filter = match self.hub.inner.authorizer.authorize(&self.user, &attributes) {
+        let selection = selection.skipping(&self.hub.inner.unreadable);
+        Ok(match self.hub.inner.authorizer.authorize(&self.user, &attributes) {
             AuthorizationDecision::AllowRelated(relation) => {
-                NodeFilter::new(self.hub, &self.user, relation)
+                selection.with_filter(NodeFilter::new(self.hub, &self.user, relation))
             }
-            _ => None,
-        };
-        let decision = self.hub.inner.authorizer.authorize(&self.user, &attributes);
-        let requester =
-            (decision == AuthorizationDecision::AllowRequester).then(|| self.user.user.clone());
-        let selection = selection.skipping(&self.hub.inner.unreadable).with_filter(filter);
-        Ok(selection.requested_by(requester))
+            AuthorizationDecision::AllowRequester => selection.requested_by(self.user.user.clone()),
+            AuthorizationDecision::Allow | AuthorizationDecision::Deny => selection,
+        })
     }
 
     /// The namespace in the path.

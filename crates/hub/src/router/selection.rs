@@ -66,8 +66,8 @@ impl Selection {
     }
 
     /// Selects only the requests of one user, also among those that come later or are gone.
-    pub(super) fn requested_by(self, requester: Option<String>) -> Self {
-        Self { requester, ..self }
+    pub(super) fn requested_by(self, user: String) -> Self {
+        Self { requester: Some(user), ..self }
     }
 
     /// Selects only what a filter allows.

@@ -183,7 +183,8 @@ fn prepare_update(
     admission.apply_defaults(&mut new);
     object::update_generation(kind, old, &mut new);
     node_identity::check_roles(call, old, &new)?;
-    strategy::check_machine_metadata(kind, &call.user, old, &new)?;
+    let uid = || node_identity::own_node_uid(call);
+    strategy::check_machine_metadata(kind, &call.user, uid, old, &new)?;
     admission.validate(kind, part, &new, Some(old))?;
     admission.normalize_numbers(&mut new);
     Ok((new, warnings))
@@ -261,7 +262,10 @@ pub(super) async fn put_marked_object(
 ) -> Result<Option<StoreEntry>, ApiError> {
     let stored = stored_form(call, object);
     let value = object::encode(&stored).map_err(|error| ApiError::internal(error.to_string()))?;
-    commit(call, vec![StoreOp::Put { key, value, expect }]).await
+    let mut ops = vec![StoreOp::Put { key, value, expect }];
+    // The garbage collector removes it later, and does not know who asked for it.
+    ops.extend(node_identity::on_delete(call, object));
+    commit(call, ops).await
 }
 
 /// Commits operations together. Returns the entry of the first; `None` if a precondition fails.

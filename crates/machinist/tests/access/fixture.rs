@@ -3,7 +3,7 @@ use http_body_util::BodyExt as _;
 use machinist::up::initial_objects;
 use machinist_hub::auth::{CONTROLLER_GROUP, UserInfo, VIEWER_GROUP};
 use machinist_hub::store::{Store, StoreOptions};
-use machinist_hub::{Hub, HubConfig};
+use machinist_hub::{Hub, HubConfig, WriteRate, WriteRates};
 use serde_json::{Value, json};
 
 pub(super) const GROUP: &str = "/apis/machineconfiguration.openshift.io/v1";
@@ -17,6 +17,8 @@ pub(super) fn viewer() -> UserInfo {
     UserInfo::new("machinist:token:v", [VIEWER_GROUP.to_owned()])
 }
 
+const UNLIMITED: WriteRate = WriteRate { per_second: 1e9, burst: 1e9 };
+
 /// A running hub without a controller.
 pub(super) async fn start() -> Hub {
     let config = HubConfig {
@@ -26,6 +28,8 @@ pub(super) async fn start() -> Hub {
         hidden_from_viewers: initial_objects::hidden_from_viewers(),
         viewer_redactions: initial_objects::viewer_redactions(),
         reserved_node_names: initial_objects::reserved_node_names(),
+        // The table asks thousands of questions, and refused writes count.
+        write_rates: WriteRates { machine: UNLIMITED, bootstrap: UNLIMITED },
         ..HubConfig::default()
     };
     let hub = Hub::start(Store::in_memory(StoreOptions::default()), config).await.unwrap();
@@ -87,6 +91,23 @@ pub(super) async fn request(
     request_as(hub, user, method, path, body, "application/json").await
 }
 
+/// A request with a JSON body, or without one.
+pub(super) fn json_request(
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> http::Request<kube::client::Body> {
+    let content =
+        if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", content)
+        .body(kube::client::Body::from(body.into_bytes()))
+        .unwrap()
+}
+
 /// Sends a request that accepts a media type.
 pub(super) async fn request_as(
     hub: &Hub,
@@ -96,16 +117,8 @@ pub(super) async fn request_as(
     body: Value,
     accept: &str,
 ) -> (u16, String) {
-    let content =
-        if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    let body = if body.is_null() { String::new() } else { body.to_string() };
-    let request = http::Request::builder()
-        .method(method)
-        .uri(path)
-        .header("content-type", content)
-        .header("accept", accept)
-        .body(kube::client::Body::from(body.into_bytes()))
-        .unwrap();
+    let mut request = json_request(method, path, &body);
+    request.headers_mut().insert("accept", accept.parse().unwrap());
     let client = kube::Client::new(hub.router_as(user), "default");
     let response = client.send(request).await.unwrap();
     let code = response.status().as_u16();

@@ -80,7 +80,7 @@ pub(crate) const HUB: Table = &[
     ("unreadable_entries", "object store"),
     ("metrics", "store unreadable_entries"),
     ("admission", "kind_registry object object_limits request schema status"),
-    ("body", "object_limits status"),
+    ("body", "auth object_limits status"),
     ("deletion", "kind_registry object request"),
     ("patch", "object_limits schema status"),
     ("selector", "kind_registry name_validation schema status"),
