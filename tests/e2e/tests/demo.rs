@@ -84,8 +84,53 @@ impl RunningDemo {
     }
 }
 
+/// The lines of the transcript in the README that are missing in the output, or in another place there. `…` stands for
+/// any text of a line.
+fn missing_of_the_transcript(readme: &str, output: &str) -> Vec<String> {
+    let (_, rest) = readme.split_once("<!-- transcript: make demo -->\n```console\n").unwrap();
+    let (transcript, _) = rest.split_once("\n```").unwrap();
+    let mut lines = output.lines();
+    let missing = transcript.lines().filter(|shown| {
+        let mut later = lines.clone();
+        let is_there = later.any(|line| matches_shortened(shown, line));
+        if is_there {
+            lines = later;
+        }
+        !is_there
+    });
+    missing.map(ToOwned::to_owned).collect()
+}
+
+fn matches_shortened(shown: &str, line: &str) -> bool {
+    let mut pieces = shown.split('…');
+    let Some(mut rest) = pieces.next().and_then(|first| line.strip_prefix(first)) else {
+        return false;
+    };
+    let mut is_exact = true;
+    for piece in pieces {
+        let Some(index) = rest.find(piece) else { return false };
+        rest = &rest[index + piece.len()..];
+        is_exact = !piece.is_empty();
+    }
+    rest.is_empty() || !is_exact
+}
+
+#[test]
+fn a_shortened_line_matches_its_whole_one() {
+    for (shown, line, expected) in [
+        ("a …: b", "a rendered-1: b", true),
+        ("a …: b", "a rendered-1: b, c", false),
+        ("a …: b …", "a rendered-1: b, c", false),
+        ("a …: b…", "a rendered-1: b, c", true),
+        ("a", "ab", false),
+        ("b", "ab", false),
+    ] {
+        assert_eq!(matches_shortened(shown, line), expected, "{shown:?} {line:?}");
+    }
+}
+
 /// Runs a demo to completion, and checks its output for the essential lines.
-fn run_demo(kind: &str, also: &[&str]) {
+fn run_demo(kind: &str, also: &[&str]) -> String {
     let mut demo = RunningDemo::start(kind);
     let code = demo.wait_for_exit();
     let log = demo.process.log();
@@ -102,6 +147,7 @@ fn run_demo(kind: &str, also: &[&str]) {
     let missing: Vec<_> = common.iter().chain(also).filter(|line| !log.contains(**line)).collect();
     assert!(missing.is_empty(), "{missing:?} not in:\n{log}");
     demo.assert_cleaned_up();
+    log
 }
 
 /// Interrupts a demo once it has printed something. It must still clean up.
@@ -122,7 +168,10 @@ fn the_directory_demo_shows_a_rollout_and_a_rollback() {
 fn the_demo_with_machines_shows_reboots_and_a_health_gate() {
     let gate = "health check failed on";
     let cost = "costs a restart of shop.service: a, b, c";
-    run_demo("machines", &[gate, cost, "the machine rolled back to"]);
+    let output = run_demo("machines", &[gate, cost, "the machine rolled back to"]);
+    let readme = fs::read_to_string(cache::source_root().join("README.md")).unwrap();
+    let missing = missing_of_the_transcript(&readme, &output);
+    assert!(missing.is_empty(), "README.md shows {missing:#?}, the demo printed:\n{output}");
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub struct OperatorFailure {
 pub struct OperatorSnapshot<'a> {
     /// The desired release.
     pub release: &'a str,
+    /// The release that the controller, the first component of a rollout, had before the pass.
+    pub previous_release: Option<&'a str>,
     /// The desired components.
     pub components: &'a [(OperatorComponent, ComponentStatus)],
     /// What failed, if anything did.
@@ -43,20 +45,14 @@ pub struct OperatorSnapshot<'a> {
     pub remark: Option<&'a str>,
 }
 
-/// The message of [`PROGRESSING`] once a release is rolled out.
-fn rolled_out_message(release: &str) -> String {
-    format!("Cluster version is {release}")
-}
-
 /// Whether a release is rolled out: all components have it and are ready, or it was rolled out
 /// before. A rebooting machine takes its daemon down for a while, which does not make the release
 /// progress again.
 #[must_use]
 pub fn is_rolled_out(before: &[Condition], facts: &OperatorSnapshot<'_>) -> bool {
-    let progressing = find_condition(before, PROGRESSING);
-    let had_arrived = progressing.is_some_and(|it| {
-        it.status == "False" && it.message.as_deref() == Some(&rolled_out_message(facts.release))
-    });
+    // The condition is about the release that the controller had: a new one begins with the controller.
+    let had_arrived = facts.previous_release == Some(facts.release)
+        && find_condition(before, PROGRESSING).is_some_and(|it| it.status == "False");
     let has = |(_, seen): &(OperatorComponent, ComponentStatus)| {
         seen.release.as_deref() == Some(facts.release)
     };
@@ -101,7 +97,7 @@ fn available(facts: &OperatorSnapshot<'_>) -> (bool, &'static str, String) {
 
 fn progressing(facts: &OperatorSnapshot<'_>, has_arrived: bool) -> (bool, &'static str, String) {
     if has_arrived {
-        return (false, AS_EXPECTED, rolled_out_message(facts.release));
+        return (false, AS_EXPECTED, format!("Cluster version is {}", facts.release));
     }
     let reason = |(_, seen): &(OperatorComponent, ComponentStatus)| {
         (!seen.is_rolled_out(facts.release)).then(|| not_updated_reason(seen))
@@ -230,6 +226,7 @@ mod tests {
         };
         let facts = |parts| OperatorSnapshot {
             release: "1",
+            previous_release: Some("1"),
             components: parts,
             failure: None,
             pools: &[],
@@ -253,6 +250,12 @@ mod tests {
             progressing.is_true()
                 && progressing.message.as_deref().unwrap().starts_with("Working towards 2")
         );
+        // All components were replaced within the pass: that the old release had arrived says nothing about them.
+        let replaced = [(OperatorComponent::Controller, seen("2", Some("not ready")))];
+        let newer = OperatorSnapshot { release: "2", ..facts(&replaced) };
+        assert!(!is_rolled_out(&again, &newer));
+        let rebooting = OperatorSnapshot { previous_release: Some("2"), ..newer };
+        assert!(is_rolled_out(&again, &rebooting));
     }
 
     #[test]
@@ -262,6 +265,7 @@ mod tests {
         let failure = OperatorFailure { task: "Settings", message: "data.server: no".to_owned() };
         let facts = OperatorSnapshot {
             release: "1",
+            previous_release: Some("1"),
             components: &parts,
             failure: Some(&failure),
             pools: &[],

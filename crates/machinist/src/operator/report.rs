@@ -36,6 +36,7 @@ impl Operator {
         let pools: Vec<&MachineConfigPool> = pools.iter().map(AsRef::as_ref).collect();
         let facts = OperatorSnapshot {
             release: &self.release,
+            previous_release: done.previous_release.as_deref(),
             components: &done.components,
             failure: done.failure.as_ref(),
             pools: &pools,
