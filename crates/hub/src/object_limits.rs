@@ -28,6 +28,8 @@ pub const MAX_FINDINGS: usize = 100;
 
 /// How much of a field path a finding shows. A path may contain keys of megabytes.
 const MAX_PATH_BYTES: usize = 256;
+/// How much of a value an error repeats. An object of usual size is shown whole.
+const MAX_SHOWN_VALUE_BYTES: usize = 16 << 10;
 
 /// A value is nested too deep.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -101,11 +103,21 @@ fn path_of(levels: &[Level<'_>]) -> String {
 /// Cuts a field path to what an error shows.
 #[must_use]
 pub fn shorten(path: &str) -> String {
-    if path.len() <= MAX_PATH_BYTES {
-        return path.to_owned();
+    shorten_to(path, MAX_PATH_BYTES)
+}
+
+/// Cuts a value that the client sent to what an error shows of it.
+#[must_use]
+pub fn shorten_value(text: &str) -> String {
+    shorten_to(text, MAX_SHOWN_VALUE_BYTES)
+}
+
+fn shorten_to(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
+        return text.to_owned();
     }
-    let end = (0..=MAX_PATH_BYTES).rev().find(|end| path.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}...", &path[..end])
+    let end = (0..=max_bytes).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}...", &text[..end])
 }
 
 /// The length of a value's JSON text, without building the text. The value must not be too deep.

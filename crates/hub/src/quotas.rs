@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::auth::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, UserInfo};
+use crate::auth::{BOOTSTRAP_GROUP, UserInfo};
 use crate::kind_registry::ResourceKind;
 use crate::object;
 use crate::status::ApiError;
@@ -52,7 +52,7 @@ impl Default for WriteRates {
 impl WriteRates {
     /// The rate of an identity; `None` if it is not limited.
     fn of(&self, user: &UserInfo) -> Option<WriteRate> {
-        if !is_limited(user) {
+        if user.is_privileged() {
             None
         } else if user.is_in_group(BOOTSTRAP_GROUP) {
             Some(self.bootstrap)
@@ -114,11 +114,6 @@ fn held_limit(kind: &ResourceKind, user: &UserInfo) -> Option<HeldLimit> {
     }
 }
 
-/// Administrators and controllers are not limited.
-fn is_limited(user: &UserInfo) -> bool {
-    !user.is_in_group(ADMIN_GROUP) && !user.is_in_group(CONTROLLER_GROUP)
-}
-
 /// What each identity has used.
 #[derive(Debug)]
 pub(crate) struct Quotas {
@@ -174,7 +169,7 @@ impl Quotas {
         kind: &ResourceKind,
         store: &Store,
     ) -> Result<(), ApiError> {
-        let Some(limit) = held_limit(kind, user).filter(|_| is_limited(user)) else {
+        let Some(limit) = held_limit(kind, user).filter(|_| !user.is_privileged()) else {
             return Ok(());
         };
         let mut held = self.held.lock();
@@ -219,7 +214,7 @@ impl Quotas {
 
     /// Records that an identity has created an object.
     pub(crate) fn record_created(&self, user: &UserInfo, kind: &ResourceKind, key: &str) {
-        if !is_limited(user) || held_limit(kind, user).is_none() {
+        if user.is_privileged() || held_limit(kind, user).is_none() {
             return;
         }
         if let Some((_, total)) = self.totals.lock().get_mut(&kind.kind) {
@@ -247,6 +242,7 @@ fn whole_seconds(wait: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::CONTROLLER_GROUP;
     use crate::store::{Precondition, StoreOp, StoreOptions};
 
     #[test]

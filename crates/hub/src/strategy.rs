@@ -3,6 +3,7 @@
 //! Pure; the counterpart of kube-apiserver's registry strategies. Called by the router's write
 //! handlers.
 
+mod machine_events;
 mod machine_metadata;
 
 use base64::Engine as _;
@@ -18,6 +19,7 @@ use crate::object::set_metadata_field;
 use crate::object_limits::MAX_OBJECT_BYTES;
 use crate::status::ApiError;
 
+pub(crate) use machine_events::check_machine_event;
 pub(crate) use machine_metadata::check_machine_metadata;
 
 /// Whether a kind is read-only: CRDs are compiled into the binary.

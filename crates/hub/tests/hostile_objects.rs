@@ -160,6 +160,19 @@ async fn errors_do_not_multiply_a_body() {
     }
 }
 
+/// An unknown directive is repeated with the patch around it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_repeats_only_the_beginning_of_a_patch() {
+    let hub = hub_with_node().await;
+    let kind = "application/strategic-merge-patch+json";
+    let large = "x".repeat(2 << 20);
+    for body in [json!({"$patch": "bogus", "a": large}), json!({"$patch": large})] {
+        let (code, answer) = machine_sends(&hub, "PATCH", NODE, kind, body.to_string()).await;
+        assert!([400, 413, 422, 500].contains(&code.as_u16()), "{code}");
+        assert!(answer.to_string().len() < 64 << 10, "{} bytes", answer.to_string().len());
+    }
+}
+
 #[tokio::test]
 async fn a_crd_that_is_too_deep_is_refused_at_start() {
     let mut crd = json!({

@@ -131,7 +131,17 @@ async fn a_machine_has_a_write_rate_and_an_administrator_has_none() {
         message.contains("system:node:a") && message.contains("20 times a second"),
         "{message}"
     );
-    assert_eq!(post(&hub, UserInfo::node("b"), EVENTS, event("other", "x")).await.0, 201);
+    assert_eq!(
+        post(
+            &hub,
+            UserInfo::node("b"),
+            EVENTS,
+            event("other", "x").replace(r#""name":"a""#, r#""name":"b""#)
+        )
+        .await
+        .0,
+        201
+    );
     for n in 0..600 {
         let (code, error) =
             post(&hub, UserInfo::admin(), EVENTS, event(&format!("admin{n}"), "x")).await;

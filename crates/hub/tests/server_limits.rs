@@ -119,6 +119,26 @@ async fn the_oldest_anonymous_connection_is_evicted() {
 }
 
 #[tokio::test]
+async fn one_machine_evicts_only_its_own_connections() {
+    let server = TlsHub::start(ConnectionLimits { max_machine_connections: 3, ..limits() }).await;
+    let (flooding, honest) = (server.machine("a"), server.machine("b"));
+    let mut other = server.connect(Some(&honest), b"http/1.1").await;
+    assert!(gets_response(&mut other, READYZ_REQUEST).await);
+    let mut own = Vec::new();
+    for _ in 0..5 {
+        let mut one = server.connect(Some(&flooding), b"http/1.1").await;
+        assert!(gets_response(&mut one, READYZ_REQUEST).await);
+        own.push(one);
+    }
+    for one in &mut own[..2] {
+        wait_for_close(one).await;
+    }
+    for one in own[2..].iter_mut().chain([&mut other]) {
+        assert!(gets_response(one, READYZ_REQUEST).await);
+    }
+}
+
+#[tokio::test]
 async fn a_token_authenticates_a_connection() {
     let server = TlsHub::start(ConnectionLimits { max_anonymous_connections: 1, ..limits() }).await;
     let router = server.hub.router_as(machinist_hub::auth::UserInfo::admin());

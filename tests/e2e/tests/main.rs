@@ -30,6 +30,7 @@ mod fleet;
 mod generate;
 mod go_informer;
 mod hub_crash;
+mod hub_faults;
 mod hub_floods;
 mod hub_hostile;
 mod hub_support;

@@ -356,13 +356,15 @@ impl CertificateInfo {
         })
     }
 
-    /// Whether it must be reissued: less than a third of its validity is left, or a name is
-    /// missing.
+    /// Whether it must be reissued: less than a third of its validity is left, it is not valid yet because the clock
+    /// was ahead when it was issued, or a name is missing.
     #[must_use]
     pub fn needs_renewal(&self, now: i64, wanted: &[String]) -> bool {
         let left = self.not_after - now;
         let whole = self.not_after - self.not_before;
-        left * 3 < whole || wanted.iter().any(|name| !self.sans.contains(name))
+        left * 3 < whole
+            || now < self.not_before
+            || wanted.iter().any(|name| !self.sans.contains(name))
     }
 }
 
@@ -426,6 +428,7 @@ mod tests {
         let early = validity.not_before + 10;
         assert!(!validity.needs_renewal(early, &names));
         assert!(validity.needs_renewal(early, &["other".to_owned()]));
+        assert!(validity.needs_renewal(validity.not_before - 10, &names));
         assert!(validity.needs_renewal(validity.not_after - 10, &names));
     }
 }

@@ -68,6 +68,12 @@ impl UserInfo {
         self.groups.iter().any(|own| own == group)
     }
 
+    /// Whether the user is an administrator or a controller. The limits of numbers and rates are for the others.
+    #[must_use]
+    pub fn is_privileged(&self) -> bool {
+        self.is_in_group(ADMIN_GROUP) || self.is_in_group(CONTROLLER_GROUP)
+    }
+
     /// The machine's name, if the user is a machine.
     #[must_use]
     pub fn node_name(&self) -> Option<&str> {

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::media_type;
-use crate::auth::{ADMIN_GROUP, CONTROLLER_GROUP, UserInfo};
+use crate::auth::UserInfo;
 use crate::status::ApiError;
 
 /// The budgets, in KiB. The first one holds the worst body there can be.
@@ -50,7 +50,7 @@ impl Default for BodyBudget {
 impl BodyBudget {
     /// Begins a reservation for a body of a user.
     pub(super) fn open(&self, user: &UserInfo) -> BodyReservation {
-        if user.is_in_group(ADMIN_GROUP) || user.is_in_group(CONTROLLER_GROUP) {
+        if user.is_privileged() {
             return BodyReservation::new(vec![Arc::clone(&self.privileged)], PRIVILEGED_KIB);
         }
         BodyReservation::new(vec![self.share(&user.user), Arc::clone(&self.others)], SHARE_KIB)

@@ -14,7 +14,9 @@ use serde_json::Value;
 
 pub use merge_rules::{ListMerge, StrategicRules, strategic_rules};
 
-use crate::object_limits::{MAX_DEPTH, MAX_OBJECT_BYTES, TooDeep, encoded_bytes, measure};
+use crate::object_limits::{
+    MAX_DEPTH, MAX_OBJECT_BYTES, TooDeep, encoded_bytes, measure, shorten_value,
+};
 use crate::schema::FieldError;
 use crate::status::ApiError;
 
@@ -132,7 +134,7 @@ fn too_deep(error: &TooDeep) -> PatchError {
 /// The error if a patched object cannot be decoded as its kind: 422 for the field `patch`.
 #[must_use]
 pub fn invalid_result(patched: &Value, why: &str) -> ApiError {
-    let error = FieldError::invalid("patch", patched.to_string(), why);
+    let error = FieldError::invalid("patch", shorten_value(&patched.to_string()), why);
     ApiError::invalid_options("", "", "", vec![error])
 }
 

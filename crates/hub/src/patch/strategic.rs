@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::merge_rules::{ListMerge, StrategicRules};
 use super::strategic_list::{self, merge_list};
 use super::{PatchError, json_type};
+use crate::object_limits::shorten_value;
 
 pub(super) const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -215,8 +216,8 @@ fn without_nulls(value: Value) -> Value {
 }
 
 pub(super) fn unknown_directive(directive: &Value, map: &Map<String, Value>) -> PatchError {
-    let text = go_print(directive);
-    let map = go_print(&Value::Object(map.clone()));
+    let text = shorten_value(&go_print(directive));
+    let map = shorten_value(&go_print(&Value::Object(map.clone())));
     PatchError::Failed(format!("unknown patch type: {text} in map: {map}"))
 }
 

@@ -103,6 +103,7 @@ fn prepare_object(call: &ResourceRequest<'_>, sent: &Value) -> Result<Value, Api
     call.authorize(Some(metadata_str(&object, "name")))?;
     let uid = || node_identity::own_node_uid(call);
     strategy::check_machine_metadata(call.kind, &call.user, uid, &Value::Null, &object)?;
+    strategy::check_machine_event(call.kind, &call.user, &Value::Null, &object)?;
     check_namespace(call)?;
     admission.validate(call.kind, ObjectPart::Object, &object, None)?;
     admission.normalize_numbers(&mut object);

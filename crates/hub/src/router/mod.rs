@@ -61,9 +61,9 @@ pub enum PeerCertificate {
     Untrusted,
 }
 
-/// In the extensions of a response: the client was authenticated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Authenticated;
+/// In the extensions of a response: the client was authenticated as this user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authenticated(pub UserInfo);
 
 impl Hub {
     /// The API. Requests are authenticated by a [`PeerCertificate`] in their extensions or a bearer token.
@@ -83,11 +83,13 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
     let target = request::parse_path(parts.uri.path());
     let verb = resource_request::metrics_verb(&target, &parts);
     let user = authenticate(&hub, &parts);
-    let is_authenticated = matches!(user, Ok(Some(_)));
+    let authenticated = user.as_ref().ok().and_then(Option::as_ref);
+    let authenticated = authenticated.map(|user| Authenticated(user.info.clone()));
     let mut response = match route(&hub, user, target, parts, body).await {
         Ok(response) => response,
         Err(error) => {
-            if error.code >= 500 {
+            // 504: the client asked for a resource version of the future, which is no fault of ours.
+            if error.code >= 500 && error.code != 504 {
                 // A client chooses parts of the message, and must not fill the log with it.
                 let message: String = error.message.chars().take(MAX_LOGGED_CHARS).collect();
                 tracing::warn!(code = error.code, message, "request failed");
@@ -96,8 +98,8 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
         }
     };
     hub.inner.metrics.observe_request(verb, response.status().as_u16(), started.elapsed());
-    if is_authenticated {
-        response.extensions_mut().insert(Authenticated);
+    if let Some(authenticated) = authenticated {
+        response.extensions_mut().insert(authenticated);
     }
     response
 }

@@ -185,6 +185,7 @@ fn prepare_update(
     node_identity::check_roles(call, old, &new)?;
     let uid = || node_identity::own_node_uid(call);
     strategy::check_machine_metadata(kind, &call.user, uid, old, &new)?;
+    strategy::check_machine_event(kind, &call.user, old, &new)?;
     admission.validate(kind, part, &new, Some(old))?;
     admission.normalize_numbers(&mut new);
     Ok((new, warnings))

@@ -37,6 +37,10 @@ pub struct ConnectionLimits {
     pub max_connections: usize,
     /// How many of them may be anonymous. One more evicts the oldest.
     pub max_anonymous_connections: usize,
+    /// How many one machine may have. A daemon has one or two.
+    pub max_machine_connections: usize,
+    /// How many the users of one bootstrap or viewer token may have together.
+    pub max_token_connections: usize,
 }
 
 impl Default for ConnectionLimits {
@@ -48,6 +52,8 @@ impl Default for ConnectionLimits {
             write_stall_timeout: Duration::from_secs(60),
             max_connections: 20_000,
             max_anonymous_connections: 12_000,
+            max_machine_connections: 100,
+            max_token_connections: 1000,
         }
     }
 }

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`tls`] | the server certificate, and the user of a client certificate |
 //! | [`limits`] | time, memory and number of connections |
-//! | [`anonymous_connections`] | evicts the oldest unauthenticated connection |
+//! | [`open_connections`] | the share of anonymous clients, of each machine and of each token |
 //!
 //! Called by `machinist up`; authorization is the router's task.
 
-mod anonymous_connections;
 mod limits;
+mod open_connections;
 mod tls;
 
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ pub use limits::ConnectionLimits;
 pub use tls::{HubServingCertificate, ServerError};
 
 use crate::router::{Authenticated, PeerCertificate};
-use anonymous_connections::{AnonymousConnection, AnonymousConnections};
+use open_connections::{OpenConnection, OpenConnections};
 use tls::ClientVerifier;
 
 /// How long open requests may run after a stop.
@@ -71,19 +71,17 @@ impl HubServer {
     /// Serves until it is stopped, then lets open requests finish.
     pub async fn run(self, listener: TcpListener, router: Router, stop: CancellationToken) {
         let slots = Arc::new(Semaphore::new(self.limits.max_connections));
-        let anonymous = AnonymousConnections::new(
-            self.limits.max_anonymous_connections.min(self.limits.max_connections),
-        );
+        let connections = OpenConnections::new(self.limits);
         let server = Arc::new(self);
         let graceful = GracefulShutdown::new();
         loop {
             let (slot, stream, address) = tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = accept(&listener, &slots, &anonymous) => accepted,
+                accepted = accept(&listener, &slots, &connections) => accepted,
             };
             let (server, router, watcher) =
                 (Arc::clone(&server), router.clone(), graceful.watcher());
-            let registration = anonymous.register();
+            let registration = connections.register();
             tokio::spawn(async move {
                 server.serve_connection(stream, address, router, registration, watcher).await;
                 drop(slot);
@@ -99,7 +97,7 @@ impl HubServer {
         stream: TcpStream,
         address: SocketAddr,
         router: Router,
-        registration: AnonymousConnection,
+        registration: OpenConnection,
         watcher: Watcher,
     ) {
         self.limits.configure_socket(&stream);
@@ -107,7 +105,7 @@ impl HubServer {
             tokio::time::timeout(self.limits.handshake_timeout, self.acceptor.accept(stream));
         let stream = tokio::select! {
             stream = handshake => stream,
-            () = registration.evicted() => return tracing::debug!(%address, "anonymous connection evicted"),
+            () = registration.evicted() => return tracing::debug!(%address, "connection evicted"),
         };
         let stream = match stream {
             Ok(Ok(stream)) => stream,
@@ -118,8 +116,8 @@ impl HubServer {
         let peer =
             self.client_verifier.peer_certificate(tls.peer_certificates().unwrap_or_default());
         let http2 = tls.alpn_protocol() == Some(b"h2");
-        if matches!(peer, Some(PeerCertificate::Verified(_))) {
-            registration.mark_authenticated();
+        if let Some(PeerCertificate::Verified(certificate)) = &peer {
+            registration.authenticated_as(&certificate.user);
         }
         let (registration, has_requested) =
             (Arc::new(registration), Arc::new(AtomicBool::new(false)));
@@ -134,8 +132,8 @@ impl HubServer {
                 request
             })
             .map_response(move |response: axum::response::Response| {
-                if response.extensions().get::<Authenticated>().is_some() {
-                    authenticating.mark_authenticated();
+                if let Some(Authenticated(user)) = response.extensions().get() {
+                    authenticating.authenticated_as(user);
                 }
                 response
             });
@@ -148,7 +146,7 @@ impl HubServer {
                     tracing::debug!(%address, %error, "connection result");
                 }
             }
-            () = registration.evicted() => tracing::debug!(%address, "anonymous connection evicted"),
+            () = registration.evicted() => tracing::debug!(%address, "connection evicted"),
             () = wait_until_idle(self.limits.first_request_timeout, &has_requested) => {
                 tracing::debug!(%address, "no request before the timeout");
             }
@@ -156,22 +154,22 @@ impl HubServer {
     }
 }
 
-/// Accepts the next connection once a slot is free. Without a free slot or file descriptor, an
-/// anonymous connection is evicted.
+/// Accepts the next connection once a slot is free. Without a free slot or file descriptor, another connection is
+/// evicted.
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-    anonymous: &AnonymousConnections,
+    connections: &OpenConnections,
 ) -> (Option<OwnedSemaphorePermit>, TcpStream, SocketAddr) {
     if slots.available_permits() == 0 {
-        anonymous.evict_oldest();
+        connections.evict_oldest();
     }
     let slot = Arc::clone(slots).acquire_owned().await.ok(); // the semaphore is never closed
     loop {
         match listener.accept().await {
             Ok((stream, address)) => return (slot, stream, address),
             Err(error) => {
-                let evicted = anonymous.evict_oldest();
+                let evicted = connections.evict_oldest();
                 tracing::warn!(%error, evicted, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }

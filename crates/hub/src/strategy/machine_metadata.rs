@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use crate::auth::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, NODE_GROUP, UserInfo};
+use crate::auth::{BOOTSTRAP_GROUP, NODE_GROUP, UserInfo};
 use crate::kind_registry::ResourceKind;
 use crate::object::{finalizers, metadata_str};
 use crate::status::ApiError;
@@ -24,10 +24,8 @@ pub(crate) fn check_machine_metadata(
     old: &Value,
     new: &Value,
 ) -> Result<(), ApiError> {
-    let in_group = |group: &&str| user.is_in_group(group);
-    if [ADMIN_GROUP, CONTROLLER_GROUP].iter().any(in_group)
-        || ![NODE_GROUP, BOOTSTRAP_GROUP].iter().any(in_group)
-    {
+    let is_machine = user.is_in_group(NODE_GROUP) || user.is_in_group(BOOTSTRAP_GROUP);
+    if user.is_privileged() || !is_machine {
         return Ok(());
     }
     let forbidden =

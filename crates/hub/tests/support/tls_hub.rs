@@ -2,8 +2,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use machinist_hub::auth::ADMIN_GROUP;
 use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair};
+use machinist_hub::auth::{ADMIN_GROUP, NODE_GROUP};
 use machinist_hub::server::{ConnectionLimits, HubServer, HubServingCertificate};
 use machinist_hub::store::{Store, StoreOptions};
 use machinist_hub::{Hub, HubConfig};
@@ -61,6 +61,12 @@ impl TlsHub {
         let tcp = TcpStream::connect(self.address).await.unwrap();
         let name = ServerName::IpAddress(self.address.ip().into());
         TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
+    }
+
+    /// The certificate of a machine.
+    pub(crate) fn machine(&self, name: &str) -> PemKeyPair {
+        let issuer = CertificateAuthority::from_pem(&self.ca).unwrap();
+        issuer.issue_client(&format!("system:node:{name}"), NODE_GROUP).unwrap()
     }
 
     pub(crate) async fn connect_anonymous(&self) -> TlsStream<TcpStream> {

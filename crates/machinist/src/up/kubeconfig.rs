@@ -1,6 +1,8 @@
 //! The kubeconfig of the administrator.
 
+use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::Result;
 use base64::Engine as _;
@@ -10,13 +12,19 @@ use serde_json::{Value, json};
 use super::pki::{self, Pki};
 use crate::data_dir::{DataDirectory, write_private};
 
-/// Writes the kubeconfig to the data directory.
+/// Writes the kubeconfig to the data directory, unless it is there already: a hub must start on a full disk too.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn write(directory: &DataDirectory, address: SocketAddr, pki: &Pki) -> Result<()> {
     let text = machinist_core::go::yaml::to_go_yaml(&kubeconfig(address, pki));
-    write_private(&directory.kubeconfig(), &text)
+    let path = directory.kubeconfig();
+    let is_private =
+        fs::metadata(&path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 == 0);
+    if is_private && fs::read_to_string(&path).is_ok_and(|found| found == text) {
+        return Ok(());
+    }
+    write_private(&path, &text)
 }
 
 /// The URL at which clients on this machine reach the hub.

@@ -41,8 +41,9 @@ use crate::server::{ListenAddresses, ServerMetrics, tls};
 use crate::systemd_notify;
 use pki::Pki;
 
-/// How often certificates are checked for renewal.
-const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(12 * 3600);
+/// How often certificates are checked for renewal. Often, because the clock may jump: a certificate that has become
+/// invalid locks out everybody.
+const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Raises the limit of open files to the maximum: every connection needs one.
 pub(crate) fn raise_file_limit() {
@@ -335,7 +336,10 @@ impl RunningSystem {
             self.config_server_certificate.replace(&config_server::to_pem_pair(&pki.server))?;
             tracing::info!("server certificate renewed");
         }
-        kubeconfig::write(&self.config.directory, self.address, &pki)?;
+        if pki.admin.certificate != self.pki.admin.certificate {
+            kubeconfig::write(&self.config.directory, self.address, &pki)?;
+            tracing::info!("administrator certificate renewed");
+        }
         self.pki = pki;
         Ok(())
     }

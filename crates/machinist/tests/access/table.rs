@@ -116,6 +116,18 @@ enum Extent {
     Everything,
 }
 
+/// A new object of a kind. An Event is about the machine of its name.
+fn object_of(kind: &ResourceKind, name: &str) -> Value {
+    let mut object = json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name},
+    });
+    if kind.kind == "Event" {
+        let field = if kind.group.is_empty() { "involvedObject" } else { "regarding" };
+        object[field] = json!({"apiVersion": "v1", "kind": "Node", "name": name});
+    }
+    object
+}
+
 async fn extent(
     admin: &kube::Client,
     who: &kube::Client,
@@ -124,9 +136,7 @@ async fn extent(
     verb: &str,
 ) -> Extent {
     let send = async |who: &kube::Client, namespace: &str, name: &str, is_named: bool| {
-        let object = json!({
-            "apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name},
-        });
+        let object = object_of(kind, name);
         let one = path(kind, namespace, Some(name), sub);
         let all = path(kind, namespace, None, "");
         let query =
@@ -219,11 +229,22 @@ async fn create_requests(identities: &[Identity]) {
     }
 }
 
+/// Events about the machine, and about another one.
+async fn create_events(admin: &kube::Client) {
+    let kinds = built_in::kinds();
+    let kind = kinds.iter().find(|kind| kind.kind == "Event" && kind.group.is_empty()).unwrap();
+    for name in ["other", "w1"] {
+        let path = path(kind, "default", None, "");
+        assert!(ask(admin, "POST", &path, object_of(kind, name)).await.0, "{name}");
+    }
+}
+
 async fn table() -> String {
     let hub = start().await;
     let identities = identities(&hub);
     let admin = &identities[0].1;
     create_requests(&identities).await;
+    create_events(admin).await;
     // Resources with the same permissions share a row.
     let mut rows: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     for (kind, sub) in resources() {

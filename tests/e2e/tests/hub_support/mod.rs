@@ -33,16 +33,38 @@ impl HubProcess {
         Ok(hub)
     }
 
+    /// A hub that is not started, with a data directory of the test.
+    pub fn in_directory(lab: &Lab, data: PathBuf) -> Self {
+        Self { lab: lab.clone(), data, history: None, process: None }
+    }
+
     /// Starts the process without waiting.
     pub fn launch(&mut self) -> Result<()> {
+        self.launch_wrapped(Ok)
+    }
+
+    /// Starts the process through another command, for example one that makes system calls fail.
+    pub fn launch_wrapped(&mut self, wrap: impl FnOnce(Command) -> Result<Command>) -> Result<()> {
         let mut up = Command::new(binary::machinist_binary()?);
         up.arg("up").arg("--data").arg(&self.data);
         up.arg("--api-listen").arg(self.address());
         if let Some(history) = self.history {
             up.arg("--history").arg(history.to_string());
         }
-        self.process = Some(self.lab.spawn("machinist-up", &up)?);
+        self.process = Some(self.lab.spawn("machinist-up", &wrap(up)?)?);
         Ok(())
+    }
+
+    /// Waits until the process is ready, or has ended. Returns what it printed if it has ended.
+    pub fn wait_until_ready_or_ended(&mut self) -> Result<Option<String>> {
+        match self.wait_until_ready() {
+            Ok(()) => Ok(None),
+            Err(error) => {
+                let mut process = self.process.take().context("the hub is not running")?;
+                ensure!(process.has_ended()?, "the hub hangs: {error:#}\n{}", process.log());
+                Ok(Some(process.log()))
+            }
+        }
     }
 
     pub fn wait_until_ready(&mut self) -> Result<()> {
@@ -67,6 +89,11 @@ impl HubProcess {
         let status = process.wait()?;
         ensure!(status.success(), "the hub ended with {status}:\n{}", process.log());
         Ok(())
+    }
+
+    /// Kills the process and everything that it was started through.
+    pub fn kill_all(&mut self) {
+        self.process = None; // dropping it does
     }
 
     pub fn lab(&self) -> &Lab {
