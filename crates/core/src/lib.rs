@@ -32,6 +32,7 @@
 //! | [`node`] | a machine's Node and MachineConfigNode |
 //! | [`operator`] | what is deployed into a Kubernetes cluster, in which order, and its status |
 //! | [`os`] | the operating system: image, kernel, arguments and extensions |
+//! | [`own_files`] | what no config may touch: Machinist's own units, state and binary |
 //! | [`plan`] | what a change would do, and which configs a pool can be rolled back to |
 //! | [`reconcile_check`] | whether a running machine can change from one config to another |
 //! | [`redact`] | which parts of objects are removed before they leave the cluster |
@@ -71,6 +72,7 @@ pub mod migrate;
 pub mod node;
 pub mod operator;
 pub mod os;
+pub mod own_files;
 pub mod plan;
 pub mod reconcile_check;
 pub mod redact;

@@ -9,6 +9,7 @@ use crate::api::MachineConfig;
 use crate::ignition::schema::{Config, PasswdUser};
 use crate::ignition::unpacked_size::check_unpacked_sizes;
 use crate::ignition::{self, IgnitionError, IgnitionReport};
+use crate::own_files::check_own_files;
 use crate::validate::{MachineConfigProblem, check_modes};
 
 /// The file that makes a daemon apply everything again. A config must not write it.
@@ -212,6 +213,7 @@ fn validate_again(config: &Config) -> Result<(), String> {
     }
     check_modes(config)
         .and_then(|()| Ok(check_unpacked_sizes(config)?))
+        .and_then(|()| Ok(check_own_files(config)?))
         .map_err(|problem: MachineConfigProblem| problem.to_string())
 }
 

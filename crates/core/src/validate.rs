@@ -6,6 +6,7 @@
 use crate::api::MachineConfigSpec;
 use crate::ignition::unpacked_size::{UnpackedTooLarge, check_unpacked_sizes};
 use crate::ignition::{self, Config, IgnitionError, IgnitionReport, ParsedConfig};
+use crate::own_files::{OwnFileProblem, check_own_files};
 
 /// The extensions that MCO knows.
 pub const KNOWN_EXTENSIONS: [&str; 7] = [
@@ -41,6 +42,9 @@ pub enum MachineConfigProblem {
     /// The contents of files exceed a limit.
     #[error("spec.config: {0}")]
     UnpackedTooLarge(#[from] UnpackedTooLarge),
+    /// It would change Machinist itself.
+    #[error("spec.config: {0}")]
+    OwnFile(#[from] OwnFileProblem),
     /// The Ignition config is not valid.
     #[error("spec.config: failed to parse Ignition config: {0}")]
     Ignition(#[from] IgnitionError),
@@ -62,6 +66,7 @@ pub fn validate_spec(
     check_extensions(spec)?;
     let config = ignition::parse::upgrade(parsed)?;
     check_unpacked_sizes(&config)?;
+    check_own_files(&config)?;
     Ok(Some((config, report)))
 }
 

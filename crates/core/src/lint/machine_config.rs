@@ -31,7 +31,8 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
         }
         Err(
             problem @ (MachineConfigProblem::UnsupportedMode { .. }
-            | MachineConfigProblem::UnpackedTooLarge(_)),
+            | MachineConfigProblem::UnpackedTooLarge(_)
+            | MachineConfigProblem::OwnFile(_)),
         ) => {
             findings.push(plain("spec.config", &problem));
         }

@@ -23,8 +23,9 @@ pub(crate) const CORE: Table = &[
     ("ignition", "go"),
     ("redact", "hex ignition secrets"),
     // One MachineConfig: whether it is valid and whether a machine can take it.
-    ("validate", "api ignition"),
-    ("reconcile_check", "api ignition validate"),
+    ("own_files", "ignition"),
+    ("validate", "api ignition own_files"),
+    ("reconcile_check", "api ignition own_files validate"),
     ("lint", "api ignition reconcile_check validate"),
     // Generators: other objects become MachineConfigs. They do not know each other, except that
     // kubelet starts from the templates.
