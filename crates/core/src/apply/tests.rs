@@ -69,6 +69,37 @@ fn steps_create_directories_first_and_remove_them_last() {
 }
 
 #[test]
+fn instances_of_a_template_are_enabled_as_systemd_does() {
+    const INSTALL: &str = "[Install]\nWantedBy=multi-user.target\n";
+    let unit = |name: &str, enabled: bool| json!({"name": name, "enabled": enabled});
+    let link = |name: &str| format!("/etc/systemd/system/multi-user.target.wants/{name}");
+    let target = |tree: &InMemoryTree, name: &str| match tree.node(&link(name)).unwrap() {
+        FsNode::Link { target, .. } => target,
+        other => panic!("{name}: {other:?}"),
+    };
+    let mut tree = tree();
+    tree.add_file("/usr/lib/systemd/system/getty@.service", INSTALL.as_bytes());
+    let template = json!({"name": "own@.service", "contents": INSTALL});
+    let units = [
+        unit("getty@tty7.service", true),
+        unit("own@a.service", true),
+        template.clone(),
+        unit("none@a.service", true),
+    ];
+    let plan = apply(&mut tree, &json!({"systemd": {"units": units}}));
+    assert_eq!(target(&tree, "getty@tty7.service"), "/usr/lib/systemd/system/getty@.service");
+    assert_eq!(target(&tree, "own@a.service"), "/etc/systemd/system/own@.service");
+    assert_eq!(plan.notes.len(), 1, "{:?}", plan.notes);
+    assert!(plan.notes[0].contains("none@a.service"), "{:?}", plan.notes);
+
+    let units = [unit("getty@tty7.service", false), unit("own@a.service", false), template];
+    apply(&mut tree, &json!({"systemd": {"units": units}}));
+    for name in ["getty@tty7.service", "own@a.service"] {
+        assert_eq!(tree.node(&link(name)).unwrap(), FsNode::Absent, "{name}");
+    }
+}
+
+#[test]
 fn the_password_changes_in_its_line_alone() {
     let mut tree = tree();
     let user = json!({"passwd": {"users": [{"name": "core", "passwordHash": "$6$x"}]}});

@@ -62,7 +62,15 @@ fn is_enabled(root: &Path, unit: &str) -> bool {
     command::output(&mut systemctl).unwrap().stdout_trimmed() == "enabled"
 }
 
-/// What MCO does with units, performed with systemctl. Returns whether all calls succeeded.
+/// `d@.service` for `d@x.service`.
+fn template_of(name: &str) -> Option<String> {
+    let (prefix, rest) = name.split_once('@')?;
+    let (instance, suffix) = rest.split_once('.')?;
+    (!instance.is_empty()).then(|| format!("{prefix}@.{suffix}"))
+}
+
+/// What MCO does with units, performed with systemctl, and with instances of templates as with other units. Returns
+/// whether all calls succeeded.
 fn apply_with_systemctl(root: &Path, units: &[Value]) -> bool {
     let dir = root.join("etc/systemd/system");
     let (mut enable, mut disable) = (Vec::new(), Vec::new());
@@ -71,8 +79,16 @@ fn apply_with_systemctl(root: &Path, units: &[Value]) -> bool {
             .iter()
             .any(|place| root.join(place).join(name).symlink_metadata().is_ok())
     };
+    let is_listed = |name: &str| {
+        let template = template_of(name);
+        let is_written = |unit: &Value| {
+            template.as_deref().is_some_and(|template| unit["name"] == template)
+                && unit["contents"].is_string()
+        };
+        known(name) || template.as_deref().is_some_and(known) || units.iter().any(is_written)
+    };
     let listed: Vec<bool> =
-        units.iter().map(|unit| known(unit["name"].as_str().unwrap())).collect();
+        units.iter().map(|unit| is_listed(unit["name"].as_str().unwrap())).collect();
     for (unit, listed) in units.iter().zip(listed) {
         let name = unit["name"].as_str().unwrap();
         if let Some(contents) = unit["contents"].as_str() {

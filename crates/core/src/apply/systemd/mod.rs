@@ -31,10 +31,15 @@ pub(super) struct UnitsChange<'a> {
 }
 
 impl UnitsChange<'_> {
-    /// Whether the unit has a file: its own, or one of the host.
+    /// Whether the unit has a file: its own, one of the host, or that of its template in the same config.
     fn has_unit_file(&self, unit: &Unit, view: &mut TreeOverlay) -> Result<bool, ApplyError> {
-        let was_there = self.with_files.contains(&unit.name);
+        let was_there = self.with_files.contains(&unit.name) || self.writes_template_of(unit);
         Ok(has_contents(unit) || (was_there && search::has_unit_file(&unit.name, view)?))
+    }
+
+    fn writes_template_of(&self, unit: &Unit) -> bool {
+        let Some(template) = template_of(&unit.name) else { return false };
+        self.new.systemd.units.iter().any(|other| other.name == template && has_contents(other))
     }
 }
 

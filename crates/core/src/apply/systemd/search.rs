@@ -96,15 +96,10 @@ fn detect_lib_links(view: &mut TreeOverlay) -> Result<bool, ApplyError> {
     })
 }
 
-/// Whether systemd lists a file of this name.
+/// Whether systemd finds a file for this name: its own, or that of its template.
 pub(super) fn has_unit_file(name: &str, view: &mut TreeOverlay) -> Result<bool, ApplyError> {
-    for directory in unit_dirs(view)? {
-        let path = view.resolve(&format!("{directory}/{name}"))?;
-        if matches!(view.node(&path)?, FsNode::File { .. } | FsNode::Link { .. }) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let directories = unit_dirs(view)?;
+    Ok(find_file(name, &directories, view)?.is_some())
 }
 
 /// Finds a unit, and follows links to other units.

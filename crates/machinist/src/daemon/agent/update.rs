@@ -172,6 +172,7 @@ impl Agent {
         }
         for note in written.plan.notes.iter().chain(&written.note) {
             tracing::warn!(note, "the change left something out");
+            self.reporter.warn(node, "ConfigPartlyApplied", note.as_str());
         }
         let (from, to) = (&written.plan.from, &written.plan.to);
         tracing::info!(from, to, changes = written.plan.steps.len(), "wrote the config to disk");
