@@ -6,6 +6,7 @@
 use serde::Serialize;
 
 use crate::api::MachineConfig;
+use crate::ignition::path_limits::check_path_lengths;
 use crate::ignition::schema::{Config, PasswdUser};
 use crate::ignition::unpacked_size::check_unpacked_sizes;
 use crate::ignition::{self, IgnitionError, IgnitionReport};
@@ -214,6 +215,7 @@ fn validate_again(config: &Config) -> Result<(), String> {
     check_modes(config)
         .and_then(|()| Ok(check_unpacked_sizes(config)?))
         .and_then(|()| Ok(check_own_files(config)?))
+        .and_then(|()| Ok(check_path_lengths(config)?))
         .map_err(|problem: MachineConfigProblem| problem.to_string())
 }
 

@@ -4,6 +4,7 @@
 //! `reconcile_check` repeats the checks before a machine applies a config.
 
 use crate::api::MachineConfigSpec;
+use crate::ignition::path_limits::{PathTooLong, check_path_lengths};
 use crate::ignition::unpacked_size::{UnpackedTooLarge, check_unpacked_sizes};
 use crate::ignition::{self, Config, IgnitionError, IgnitionReport, ParsedConfig};
 use crate::own_files::{OwnFileProblem, check_own_files};
@@ -45,6 +46,9 @@ pub enum MachineConfigProblem {
     /// It would change Machinist itself.
     #[error("spec.config: {0}")]
     OwnFile(#[from] OwnFileProblem),
+    /// A path is longer than Linux allows.
+    #[error("spec.config: {0}")]
+    PathTooLong(#[from] PathTooLong),
     /// The Ignition config is not valid.
     #[error("spec.config: failed to parse Ignition config: {0}")]
     Ignition(#[from] IgnitionError),
@@ -67,6 +71,7 @@ pub fn validate_spec(
     let config = ignition::parse::upgrade(parsed)?;
     check_unpacked_sizes(&config)?;
     check_own_files(&config)?;
+    check_path_lengths(&config)?;
     Ok(Some((config, report)))
 }
 

@@ -16,6 +16,7 @@ pub mod convert;
 pub mod data_url;
 pub mod keyed_list;
 pub mod parse;
+pub mod path_limits;
 pub mod report;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod robustness;

@@ -32,7 +32,8 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
         Err(
             problem @ (MachineConfigProblem::UnsupportedMode { .. }
             | MachineConfigProblem::UnpackedTooLarge(_)
-            | MachineConfigProblem::OwnFile(_)),
+            | MachineConfigProblem::OwnFile(_)
+            | MachineConfigProblem::PathTooLong(_)),
         ) => {
             findings.push(plain("spec.config", &problem));
         }
