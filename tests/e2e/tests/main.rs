@@ -36,6 +36,7 @@ mod hub_hostile;
 mod hub_support;
 mod ignition;
 mod install;
+mod interference;
 mod kit_cleanup;
 mod kubectl_parity;
 mod kubelet;

@@ -2,6 +2,7 @@
 
 use super::tree::FsTreeError;
 use crate::ignition::contents::ContentsError;
+use crate::ignition::path_limits::PathTooLong;
 use crate::versioned::VersionedFileError;
 
 /// Why a change cannot be planned.
@@ -20,6 +21,9 @@ pub enum ApplyError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// A path is longer than Linux allows.
+    #[error(transparent)]
+    PathTooLong(#[from] PathTooLong),
     /// The name of a unit or drop-in is not a plain file name.
     #[error("systemd.units: the name {name:?} is not a plain file name: remove the slashes")]
     InvalidUnitName {

@@ -66,12 +66,7 @@ pub(super) fn desired_paths(
     let mut wants = Vec::new();
     let mut budget = UnpackBudget::default();
     for file in &config.storage.files {
-        let (path, meta) = file_location(file, &names, view)?;
-        let bytes = budget
-            .decode(&file.contents)
-            .map_err(|source| ApplyError::Contents { path: file.path.clone(), source })?;
-        let node = FsNode::File { meta, content: FileContent::new(bytes) };
-        wants.push(DesiredPath { path, origin: PathOrigin::File, node });
+        wants.push(desired_file(file, &names, &mut budget, view)?);
     }
     for unit in &config.systemd.units {
         for (path, node) in unit_nodes(unit, view)? {
@@ -79,6 +74,49 @@ pub(super) fn desired_paths(
         }
     }
     Ok(wants)
+}
+
+/// The same for a repair: what cannot be determined is a problem of its own, and left out.
+pub(super) fn readable_desired_paths(
+    config: &Config,
+    view: &mut TreeOverlay,
+    problems: &mut Vec<ApplyError>,
+) -> Vec<DesiredPath> {
+    // Without a list of users, names are unknown, but IDs are not.
+    let names = users::UserDatabase::read(view);
+    let names = names.unwrap_or_else(|_| users::UserDatabase::root_only());
+    let mut wants = Vec::new();
+    let mut budget = UnpackBudget::default();
+    for file in &config.storage.files {
+        match desired_file(file, &names, &mut budget, view) {
+            Ok(want) => wants.push(want),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    for unit in &config.systemd.units {
+        // An invalid name was refused when the config was applied.
+        for (path, node) in unit_nodes(unit, view).unwrap_or_default() {
+            match view.resolve(&path) {
+                Ok(path) => wants.push(DesiredPath { path, origin: PathOrigin::Unit, node }),
+                Err(problem) => problems.push(problem),
+            }
+        }
+    }
+    wants
+}
+
+fn desired_file(
+    file: &File,
+    names: &users::UserDatabase,
+    budget: &mut UnpackBudget,
+    view: &mut TreeOverlay,
+) -> Result<DesiredPath, ApplyError> {
+    let (path, meta) = file_location(file, names, view)?;
+    let bytes = budget
+        .decode(&file.contents)
+        .map_err(|source| ApplyError::Contents { path: file.path.clone(), source })?;
+    let node = FsNode::File { meta, content: FileContent::new(bytes) };
+    Ok(DesiredPath { path, origin: PathOrigin::File, node })
 }
 
 /// The resolved path of a file, its permissions and its owner.

@@ -15,12 +15,16 @@
 //! | `cluster_files` | files that the cluster keeps up to date next to the config |
 //! | `managed_paths` | which paths a config manages, and what it wants there |
 //! | `originals` | what is kept before a path is taken over, and what is restored |
+//! | `original_names` | where they are kept, within the limits of names and paths |
 //! | `systemd` | what enabling, disabling and presetting a unit does to links |
 //! | `users` | keys and password of `core`; IDs of users and groups |
 //! | `baseline` | the rest of the previous state, so that it can be restored |
 //! | `resolve` | where a path leads when there are links in it |
 //! | `steps` | the order of the steps |
-//! | `verify` | how the disk differs from a config, and the plan that repairs it |
+//! | `obstacle` | what keeps a path from being changed, and the remedy |
+//! | `quarantine` | steps that could not be undone, and the tree without them |
+//! | `subset` | parts of a plan |
+//! | `verify`, `repair` | how the disk differs from a config, and the plan that repairs it |
 
 mod baseline;
 mod cluster_files;
@@ -28,10 +32,15 @@ mod current_config;
 mod error;
 mod fs_node;
 mod managed_paths;
+mod obstacle;
+mod original_names;
 mod originals;
 mod overlay;
+mod quarantine;
+mod repair;
 mod resolve;
 mod steps;
+mod subset;
 mod systemd;
 #[cfg(test)]
 mod tests;
@@ -48,9 +57,13 @@ pub use cluster_files::{
 pub use current_config::{EMPTY_CONFIG_NAME, empty_config, from_ignition, parse_current_config};
 pub use error::ApplyError;
 pub use fs_node::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
+pub use obstacle::{Obstacle, ObstructedPath, PathFacts, describe_obstructed, find_obstacle};
+pub use original_names::{LONG_ORIGINALS, no_original_marker, original_path};
+pub use quarantine::{QUARANTINE_PATH, Quarantine, QuarantineView, QuarantinedStep, RemainingWork};
+pub use repair::{RepairPlan, plan_repair};
 pub use systemd::EnablementMismatch;
 pub use tree::{FsTree, FsTreeError, InMemoryTree};
-pub use verify::{ManagedPart, ManagedPath, VerifyReport, plan_repair, split_contents, verify};
+pub use verify::{ManagedPart, ManagedPath, VerifyReport, split_contents, verify};
 
 use crate::api::MachineConfig;
 use crate::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE, KUBECONFIG};

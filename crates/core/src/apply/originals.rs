@@ -6,6 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::error::ApplyError;
 use super::fs_node::FsNode;
 use super::managed_paths::{DesiredPath, PathOrigin};
+use super::original_names::{
+    LONG_ORIGINALS, MARKER_SUFFIX, ORIGINAL_SUFFIX, RECORD_SUFFIX, is_hashed, no_original_marker,
+    original_path, path_record,
+};
 use super::overlay::TreeOverlay;
 use crate::api::names::path::{KUBELET_CA, NO_ORIGINALS, ORIGINALS, PULL_SECRET};
 
@@ -18,33 +22,27 @@ const PRESERVED_FILES: [&str; 3] = [
 /// Certificates of image registries, which outlive it too.
 const PRESERVED_DIR: &str = "/etc/docker/certs.d";
 
-/// Where the original of a path is kept.
-fn original_path(path: &str) -> String {
-    format!("{ORIGINALS}{path}.mcdorig")
-}
-
-/// The marker that there was no original.
-fn no_original_marker(path: &str) -> String {
-    format!("{NO_ORIGINALS}{path}.mcdnoorig")
-}
-
 /// Keeps what is there, then writes what the config wants.
 pub(super) fn take_over(
     managed: &BTreeMap<String, PathOrigin>,
     wanted: &[DesiredPath],
     view: &mut TreeOverlay,
 ) -> Result<(), ApplyError> {
-    for want in wanted {
-        back_up(&want.path, want.origin, managed.contains_key(&want.path), view)?;
-        match &want.node {
-            FsNode::Absent if view.exists(&want.path)? => {
-                view.set_with_parents(&want.path, FsNode::Absent)?;
-            }
-            FsNode::Absent => {}
-            node => view.set_with_parents(&want.path, node.clone())?,
-        }
+    wanted.iter().try_for_each(|want| take_over_one(managed, want, view))
+}
+
+/// The same for one path. Nothing is planned for a path with an error.
+pub(super) fn take_over_one(
+    managed: &BTreeMap<String, PathOrigin>,
+    want: &DesiredPath,
+    view: &mut TreeOverlay,
+) -> Result<(), ApplyError> {
+    if want.node.is_absent() && !view.exists(&want.path)? {
+        return back_up(&want.path, want.origin, managed.contains_key(&want.path), view);
     }
-    Ok(())
+    view.check_settable(&want.path, &want.node)?;
+    back_up(&want.path, want.origin, managed.contains_key(&want.path), view)?;
+    view.set_with_parents(&want.path, want.node.clone())
 }
 
 /// Keeps what was there before the first config that managed the path, or a marker that nothing was.
@@ -63,11 +61,32 @@ fn back_up(
     let is_original = !is_managed && path != PULL_SECRET;
     match found {
         FsNode::File { .. } | FsNode::Link { .. } if is_original => {
-            view.set_with_parents(&orig, found)
+            view.set_with_parents(&orig, found)?;
+            record_path(&orig, path, view)
         }
-        _ if origin == PathOrigin::File => view.write(&mark, Vec::new()),
+        _ if origin == PathOrigin::File => {
+            view.write(&mark, Vec::new())?;
+            record_path(&mark, path, view)
+        }
         _ => Ok(()),
     }
+}
+
+/// Records which path a hash stands for.
+fn record_path(name: &str, path: &str, view: &mut TreeOverlay) -> Result<(), ApplyError> {
+    if !is_hashed(name) {
+        return Ok(());
+    }
+    view.write(&path_record(path), path.as_bytes().to_vec())
+}
+
+/// Removes the record of a path that was restored.
+fn forget_path(path: &str, view: &mut TreeOverlay) -> Result<(), ApplyError> {
+    let record = view.resolve(&path_record(path))?;
+    if view.exists(&record)? {
+        view.set(&record, FsNode::Absent);
+    }
+    Ok(())
 }
 
 /// Restores every path that is not managed any more.
@@ -91,6 +110,7 @@ pub(super) fn restore_original(path: &str, view: &mut TreeOverlay) -> Result<(),
     let (orig, mark) =
         (view.resolve(&original_path(path))?, view.resolve(&no_original_marker(path))?);
     let kept = view.node(&orig)?;
+    forget_path(path, view)?;
     if view.exists(&mark)? {
         view.set(&mark, FsNode::Absent);
     } else if matches!(kept, FsNode::File { .. } | FsNode::Link { .. }) {
@@ -126,8 +146,8 @@ pub(super) fn is_taken_over(path: &str, view: &mut TreeOverlay) -> Result<bool, 
 
 /// Every path that was taken over and not restored.
 pub(super) fn taken_over_paths(view: &mut TreeOverlay) -> Result<BTreeSet<String>, ApplyError> {
-    let mut taken = BTreeSet::new();
-    for (directory, ending) in [(ORIGINALS, ".mcdorig"), (NO_ORIGINALS, ".mcdnoorig")] {
+    let mut taken = recorded_paths(view)?;
+    for (directory, ending) in [(ORIGINALS, ORIGINAL_SUFFIX), (NO_ORIGINALS, MARKER_SUFFIX)] {
         let directory = view.resolve(directory)?;
         let mut directories = vec![directory.clone()];
         while let Some(at) = directories.pop() {
@@ -145,6 +165,23 @@ pub(super) fn taken_over_paths(view: &mut TreeOverlay) -> Result<BTreeSet<String
         }
     }
     Ok(taken)
+}
+
+/// The paths that a hash stands for.
+fn recorded_paths(view: &mut TreeOverlay) -> Result<BTreeSet<String>, ApplyError> {
+    let inside = view.resolve(&format!("{LONG_ORIGINALS}/x"))?;
+    let directory = super::overlay::parent_dir(&inside).to_owned();
+    let mut paths = BTreeSet::new();
+    for name in view.entries(&directory)? {
+        if name.ends_with(RECORD_SUFFIX) {
+            let text = view.text(&format!("{directory}/{name}"))?.unwrap_or_default();
+            // A damaged record names another path: it must not be restored.
+            if path_record(&text).ends_with(&format!("/{name}")) {
+                paths.insert(text);
+            }
+        }
+    }
+    Ok(paths)
 }
 
 /// Keeps a file without a marker: the keys of `core`.

@@ -120,15 +120,18 @@ impl<'a> TreeOverlay<'a> {
     pub(super) fn set_with_parents(&mut self, path: &str, node: FsNode) -> Result<(), ApplyError> {
         let meta = FileMeta { mode: 0o755, owner: self.defaults.owner };
         self.create_parent_directories(path, meta)?;
+        self.check_settable(path, &node)?;
+        self.set(path, node);
+        Ok(())
+    }
+
+    /// Refuses to replace what is not ours to replace.
+    pub(super) fn check_settable(&mut self, path: &str, node: &FsNode) -> Result<(), ApplyError> {
         let found = self.node(path)?;
         if matches!(found, FsNode::Directory { .. } | FsNode::Special) {
-            return Err(ApplyError::Obstructed {
-                path: path.to_owned(),
-                found: found.kind(),
-                wanted: node.kind(),
-            });
+            let (found, wanted) = (found.kind(), node.kind());
+            return Err(ApplyError::Obstructed { path: path.to_owned(), found, wanted });
         }
-        self.set(path, node);
         Ok(())
     }
 

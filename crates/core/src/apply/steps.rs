@@ -7,6 +7,7 @@ use super::error::ApplyError;
 use super::fs_node::FsNode;
 use super::overlay::TreeOverlay;
 use crate::api::names::path::DAEMON_DIR;
+use crate::ignition::path_limits::check_path_length;
 
 /// The steps from what is there to what will be there.
 pub(super) fn ordered_steps(view: TreeOverlay) -> Result<Vec<DiskStep>, ApplyError> {
@@ -20,6 +21,8 @@ pub(super) fn ordered_steps(view: TreeOverlay) -> Result<Vec<DiskStep>, ApplyErr
             let (found, wanted) = (kinds.0.kind(), kinds.1.kind());
             return Err(ApplyError::Obstructed { path, found, wanted });
         }
+        // Paths that the plan itself derives, such as links of units, have the limits of Linux too.
+        check_path_length(&path)?;
         steps.push(DiskStep { path, from, to });
     }
     steps.sort_by_cached_key(rank);

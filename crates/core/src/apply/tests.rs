@@ -8,7 +8,7 @@ use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 
 const STYLE: HostDefaults = HostDefaults { owner: FileOwner { uid: 0, gid: 0 }, today: 20_000 };
 
-fn config(name: &str, ignition: &Value) -> MachineConfig {
+pub(super) fn config(name: &str, ignition: &Value) -> MachineConfig {
     let mut ignition = ignition.clone();
     ignition["ignition"] = json!({"version": "3.5.0"});
     let mut config = from_ignition(ignition);
@@ -16,7 +16,7 @@ fn config(name: &str, ignition: &Value) -> MachineConfig {
     config
 }
 
-fn tree() -> InMemoryTree {
+pub(super) fn tree() -> InMemoryTree {
     let mut tree = InMemoryTree::new();
     tree.add_file(
         "/etc/passwd",
@@ -37,17 +37,25 @@ fn try_plan(tree: &InMemoryTree, new: &MachineConfig) -> Result<ApplyPlan, Apply
         Ok(bytes) => parse_current_config(&bytes).unwrap(),
         Err(_) => empty_config(),
     };
-    let change = check_reconcilable(&old, new, ValidationOverrides::default()).unwrap();
-    plan_apply(&old, new, &change, tree, STYLE)
+    try_plan_on(tree, &old, new)
 }
 
-fn apply(tree: &mut InMemoryTree, ignition: &Value) -> ApplyPlan {
+pub(super) fn try_plan_on(
+    tree: &dyn FsTree,
+    old: &MachineConfig,
+    new: &MachineConfig,
+) -> Result<ApplyPlan, ApplyError> {
+    let change = check_reconcilable(old, new, ValidationOverrides::default()).unwrap();
+    plan_apply(old, new, &change, tree, STYLE)
+}
+
+pub(super) fn apply(tree: &mut InMemoryTree, ignition: &Value) -> ApplyPlan {
     let plan = try_plan(tree, &config("x", ignition)).unwrap();
     tree.apply(&plan);
     plan
 }
 
-fn file(path: &str, text: &str) -> Value {
+pub(super) fn file(path: &str, text: &str) -> Value {
     json!({"path": path, "contents": {"source": format!("data:,{text}")}})
 }
 
@@ -252,4 +260,45 @@ proptest! {
         after.retain(|path, _| before.contains_key(path) || !matches!(path.as_str(), "/etc/systemd" | "/etc/systemd/system"));
         prop_assert_eq!(after, before);
     }
+}
+
+#[test]
+fn a_name_too_long_for_a_suffix_is_taken_over_and_restored() {
+    for length in [245, 246, 247, 248, 255] {
+        let (existing, new) =
+            (format!("/etc/{}", "e".repeat(length)), format!("/etc/{}", "n".repeat(length)));
+        let mut tree = tree();
+        tree.add_file(&existing, b"mine");
+        let before = tree.clone();
+        let both = json!({"storage": {"files": [file(&existing, "1"), file(&new, "2")]}});
+        apply(&mut tree, &both);
+        assert_eq!((text(&tree, &existing), text(&tree, &new)), ("1".into(), "2".into()));
+        // The second plan finds the originals by the same names.
+        assert!(apply(&mut tree, &both).steps.is_empty(), "{length}");
+        // A machine that leaves knows only what is on its disk.
+        let mut leaving = tree.clone();
+        let plan = plan_release_all(&leaving, STYLE).unwrap();
+        leaving.apply(&plan);
+        assert_eq!(text(&leaving, &existing), "mine", "{length}");
+        assert!(
+            leaving.node(&new).unwrap().is_absent()
+                && !leaving.nodes().contains_key(LONG_ORIGINALS)
+        );
+        apply(&mut tree, &json!({}));
+        let left = |tree: &InMemoryTree| {
+            let daemons = |path: &&String| !path.starts_with("/etc/machine-config-daemon");
+            tree.nodes().keys().filter(daemons).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(left(&tree), left(&before), "{length}");
+        assert_eq!(text(&tree, &existing), "mine");
+    }
+}
+
+#[test]
+fn a_link_that_the_plan_derives_is_not_longer_than_linux_allows() {
+    let target = format!("{}.target", "t".repeat(246));
+    let contents = format!("[Service]\nExecStart=/bin/true\n[Install]\nWantedBy={target}\n");
+    let unit = json!({"systemd": {"units": [{"name": "a.service", "enabled": true, "contents": contents}]}});
+    let error = try_plan(&tree(), &config("x", &unit)).unwrap_err().to_string();
+    assert!(error.contains("has a name of 259 bytes"), "{error}");
 }

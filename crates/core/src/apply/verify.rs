@@ -1,8 +1,9 @@
-//! Compares what a config wants with what is there, path by path, and plans the repair. Used by `drift`
-//! and by the check before an update.
+//! Compares what a config wants with what is there, path by path. Used by `drift` and by the check before
+//! an update; `repair` plans what follows from it.
 
 use std::collections::BTreeSet;
 
+use super::HostDefaults;
 use super::error::ApplyError;
 use super::fs_node::{FileContent, FileMeta, FsNode};
 use super::managed_paths::{self, DesiredPath};
@@ -10,8 +11,6 @@ use super::overlay::TreeOverlay;
 use super::systemd::{self, EnablementMismatch};
 use super::tree::FsTree;
 use super::users::UserDatabase;
-use super::{ApplyPlan, HostDefaults, baseline, originals, steps};
-use crate::api::MachineConfig;
 use crate::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, KUBECONFIG, KUBELET_CA};
 use crate::ignition::schema::{Config, File};
 use crate::ignition::unpacked_size::UnpackBudget;
@@ -19,7 +18,7 @@ use crate::reconcile_check::ConfigChange;
 
 /// Files that come with a config and are then kept up to date by the cluster: certificates and the pull
 /// secret.
-const CLUSTER_MANAGED_FILES: [&str; 3] = [
+pub(super) const CLUSTER_MANAGED_FILES: [&str; 3] = [
     KUBELET_CA,
     "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem",
     INTERNAL_REGISTRY_PULL_SECRET,
@@ -182,29 +181,4 @@ fn last_of_each(all: Vec<ManagedPath>) -> Vec<ManagedPath> {
         all.into_iter().rev().filter(|one| seen.insert(place(one))).collect();
     kept.reverse();
     kept
-}
-
-/// The plan that repairs everything that [`verify`] finds.
-pub fn plan_repair(
-    machine_config: &MachineConfig,
-    config: &Config,
-    tree: &dyn FsTree,
-    defaults: HostDefaults,
-) -> Result<ApplyPlan, ApplyError> {
-    let mut view = TreeOverlay::new(tree, defaults);
-    let mut record = baseline::read(&mut view)?;
-    let before = managed_paths::managed_paths(config, &mut view)?;
-    let mut wanted = managed_paths::desired_paths(config, &mut view)?;
-    wanted.retain(|want: &DesiredPath| !CLUSTER_MANAGED_FILES.contains(&want.path.as_str()));
-    originals::take_over(&before, &wanted, &mut view)?;
-    for unit in &config.systemd.units {
-        if let Some(mask) = systemd::foreign_mask(unit, &mut view)? {
-            view.set(&mask, FsNode::Absent);
-        }
-    }
-    let notes = systemd::reapply_enablement(config, &mut view, &mut record)?;
-    super::restrict_kubeconfig(&mut view, &mut record)?;
-    record.write(&mut view)?;
-    let name = machine_config.metadata.name.clone().unwrap_or_default();
-    Ok(ApplyPlan { from: name.clone(), to: name, steps: steps::ordered_steps(view)?, notes })
 }

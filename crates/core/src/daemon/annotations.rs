@@ -79,6 +79,12 @@ pub fn done(config: &str, image: Option<&str>) -> NodeAnnotationPatch {
     done.into_iter().chain(none).collect()
 }
 
+/// The machine has the config, but an earlier change left something wrong that the config does not touch.
+#[must_use]
+pub fn done_but_degraded(config: &str, image: Option<&str>, reason: &str) -> NodeAnnotationPatch {
+    done(config, image).into_iter().chain(failed(state::DEGRADED, reason)).collect()
+}
+
 /// The change failed.
 #[must_use]
 pub fn failed(state: &str, reason: &str) -> NodeAnnotationPatch {
@@ -189,6 +195,17 @@ mod tests {
         );
         let waiting = node(&json!({machinist::REBOOT_PENDING: "b"}));
         assert_eq!(changed_only(&waiting, done("b", None))[machinist::REBOOT_PENDING], None);
+    }
+
+    #[test]
+    fn a_machine_with_a_quarantined_path_has_its_config_and_is_degraded() {
+        let patch = done_but_degraded("b", None, "why");
+        let text = |key: &str| patch[key].as_deref();
+        assert_eq!(text(annotation::CURRENT_CONFIG), Some("b"));
+        assert_eq!(
+            (text(annotation::STATE), text(annotation::REASON)),
+            (Some("Degraded"), Some("why"))
+        );
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Session {
     pub actions_run_for: Option<String>,
     /// The OS change whose image and packages are already downloaded.
     pub fetched_os_change: Option<OsChange>,
+    /// Whether an interrupted change could not be recovered yet. It is tried again before anything else.
+    pub needs_recovery: bool,
     /// What recovery did to an interrupted change, until an event reports it.
     pub unreported_recovery: Option<String>,
     /// The request that the daemon waits for.
@@ -112,6 +114,13 @@ pub enum SigtermProtection {
 /// Something the daemon did that later decisions depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
+    /// Interrupted changes were recovered.
+    Recovered {
+        /// What was done to one, if there was one.
+        report: Option<String>,
+    },
+    /// Interrupted changes cannot be recovered now.
+    RecoveryFailed,
     /// The disk was compared with its config.
     DiskVerified,
     /// Everything an OS change needs is downloaded.
@@ -172,6 +181,11 @@ impl Session {
     /// Records what the daemon did.
     pub fn after(&mut self, event: SessionEvent) {
         match event {
+            SessionEvent::Recovered { report } => {
+                self.needs_recovery = false;
+                self.unreported_recovery = report.or(self.unreported_recovery.take());
+            }
+            SessionEvent::RecoveryFailed => self.needs_recovery = true,
             SessionEvent::DiskVerified => self.is_disk_verified = true,
             SessionEvent::OsFetched(change) => self.fetched_os_change = Some(change),
             SessionEvent::WriteStarted | SessionEvent::ChangeCompleted => {

@@ -27,7 +27,7 @@ pub use policy::{DriftPolicy, DriftPolicyError};
 pub use watched_paths::{WatchedNames, WatchedPaths};
 
 use crate::api::MachineConfig;
-use crate::apply::{self, ApplyError, ApplyPlan, FileContent, FsTree, HostDefaults};
+use crate::apply::{self, ApplyError, FileContent, FsTree, HostDefaults, RepairPlan};
 use crate::ignition::schema::Config;
 use crate::ignition::{self, IgnitionError};
 
@@ -109,12 +109,12 @@ pub fn blocks_update_reason(reference: &str, findings: &[DriftFinding]) -> Optio
     Some(format!("unexpected on-disk state validating against {reference}: {reason}"))
 }
 
-/// The plan that repairs a machine that has drifted from its config.
+/// The plan that repairs a machine that has drifted from its config, path by path.
 pub fn plan_repair(
     machine_config: &MachineConfig,
     tree: &dyn FsTree,
     defaults: HostDefaults,
-) -> Result<ApplyPlan, ReferenceError> {
+) -> Result<RepairPlan, ReferenceError> {
     let config = read(machine_config)?;
     Ok(apply::plan_repair(machine_config, &config, tree, defaults)?)
 }

@@ -351,13 +351,40 @@ proptest! {
         let found = findings(&config, &tree);
         prop_assert!(found.iter().any(|finding| finding.path == managed.path), "{:?}: {found:?}", managed.path);
         prop_assert!(found.iter().all(|finding| finding.path == managed.path || finding.kind == DriftKind::Enablement), "{found:?}");
-        match plan_repair(&config, &tree, STYLE) {
-            Ok(plan) => {
-                tree.apply(&plan);
-                prop_assert_eq!(findings(&config, &tree), vec![]);
-            }
+        let repair = plan_repair(&config, &tree, STYLE).unwrap();
+        tree.apply(&repair.plan);
+        if repair.not_repaired.is_empty() {
+            prop_assert_eq!(findings(&config, &tree), vec![]);
+        } else {
             // What the repair must not remove.
-            Err(error) => prop_assert!(matches!(how, 4 | 5), "{error}"),
+            prop_assert!(matches!(how, 4 | 5), "{:?}", repair.not_repaired);
+            let quoted = format!("{path:?}");
+            prop_assert!(repair.not_repaired[0].contains(&quoted), "{:?}", repair.not_repaired);
         }
+    }
+
+    /// Whatever obstructs some of the paths, all others are repaired.
+    #[test]
+    fn paths_are_repaired_independently(how in prop::collection::vec(0..8_usize, 6)) {
+        let paths: Vec<String> = (0..4).map(|number| format!("/etc/d{}/f{number}", number % 2)).collect();
+        let files: Vec<Value> = paths.iter().map(|path| json!({"path": path, "contents": {"source": "data:,x"}})).collect();
+        let unit = |name: &str| json!({"name": name, "enabled": true, "contents": INSTALL});
+        let units = ["a.service", "b.service"];
+        let (config, mut tree) = machine(&json!({"storage": {"files": files}, "systemd": {"units": units.map(unit)}}));
+        let paths: Vec<String> = paths.into_iter().chain(units.map(|unit| format!("/etc/systemd/system/{unit}"))).collect();
+        for (path, how) in paths.iter().zip(&how) {
+            let before = tree.node(path).unwrap();
+            tree.put(path, mutate_node(&before, *how));
+        }
+        let repair = plan_repair(&config, &tree, STYLE).unwrap();
+        tree.apply(&repair.plan);
+        let left = findings(&config, &tree);
+        for (path, how) in paths.iter().zip(&how) {
+            let (quoted, is_obstructed) = (format!("{path:?}"), matches!(how, 4 | 5));
+            prop_assert_eq!(left.iter().any(|finding| finding.path == *path && finding.kind == DriftKind::Type), is_obstructed, "{}: {:?}", path, left);
+            prop_assert_eq!(repair.not_repaired.iter().any(|problem| problem.contains(&quoted) && problem.contains("move it away")), is_obstructed, "{:?}", repair.not_repaired);
+        }
+        let others = left.iter().filter(|finding| finding.kind != DriftKind::Type && finding.kind != DriftKind::Enablement);
+        prop_assert_eq!(others.count(), 0, "{:?}", left);
     }
 }

@@ -20,8 +20,8 @@ use crate::manifests;
 
 /// Show the config of this machine and what its daemon does, without the API server
 ///
-/// The exit code is 3 if the machine is degraded, a change was interrupted, or the disk differs from the
-/// config.
+/// The exit code is 3 if the machine is degraded, a change was interrupted or could not be undone, or the
+/// disk differs from the config.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist daemon status -o json")]
 pub(super) struct DaemonStatusArgs {
@@ -43,6 +43,7 @@ impl DaemonStatusArgs {
         }
         let bad = |note: &DaemonNote| matches!(note.state.as_str(), "Degraded" | "Unreconcilable");
         let is_bad = status.interrupted
+            || !status.quarantined.is_empty()
             || status.mismatch.is_some()
             || status.daemon.as_ref().is_some_and(bad);
         Ok(if is_bad { CommandOutcome::Refused } else { CommandOutcome::Done })
@@ -87,6 +88,7 @@ fn text(status: &status::MachineStatus) -> String {
             "a change is in progress, or was interrupted and will be recovered".into(),
         ));
     }
+    rows.extend(status.quarantined.iter().map(|path| ("SET ASIDE", printable(path))));
     if status.force_rewrite {
         rows.push(("FORCE", "every file is written again".into()));
     }

@@ -222,6 +222,9 @@ impl LeaveArgs {
                 for change in &left.changes {
                     let _ = writeln!(text, "restored {}", change.path.escape_default());
                 }
+                for path in &left.not_restored {
+                    let _ = writeln!(text, "not restored: {}", path.escape_default());
+                }
                 let _ = writeln!(text, "{name} has left; Node: {}", left.node);
                 output::print(&text)?;
             }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 use machinist_core::api::MachineConfig;
-use machinist_core::apply;
+use machinist_core::apply::{self, ObstructedPath};
 
 use super::output::{DIMMED, ERROR, OutputFormat};
 use super::{CommandOutcome, output};
@@ -48,7 +48,8 @@ impl OnceArgs {
         let config = self.filename.as_deref().map(read_config).transpose()?;
         let root = HostRoot::open(&self.root)?;
         let Some(config) = config else {
-            return self.recover(transaction::recover(&root)?.as_ref());
+            let recovered = transaction::recover(&root)?;
+            return self.recover(recovered.as_ref(), &transaction::quarantined(&root)?);
         };
         let report = apply_once(&root, &config)?;
         match self.output {
@@ -58,14 +59,27 @@ impl OnceArgs {
         Ok(if report.refused.is_some() { CommandOutcome::Refused } else { CommandOutcome::Done })
     }
 
-    fn recover(&self, recovered: Option<&Recovery>) -> Result<CommandOutcome> {
+    fn recover(
+        &self,
+        recovered: Option<&Recovery>,
+        left: &[ObstructedPath],
+    ) -> Result<CommandOutcome> {
         match self.output {
-            OutputFormat::Json => output::print_json(&serde_json::json!({"recovered": recovered}))?,
-            OutputFormat::Text => output::print(
-                &recovered.map_or_else(|| "Nothing was interrupted.\n".to_owned(), recovery),
-            )?,
+            OutputFormat::Json => {
+                let left: Vec<String> = left.iter().map(ToString::to_string).collect();
+                let report = serde_json::json!({"recovered": recovered, "quarantined": left});
+                output::print_json(&report)?;
+            }
+            OutputFormat::Text => {
+                let mut text =
+                    recovered.map_or_else(|| "Nothing was interrupted.\n".to_owned(), recovery);
+                for path in left {
+                    let _ = writeln!(text, "Not restored: {}", printable(&path.to_string()));
+                }
+                output::print(&text)?;
+            }
         }
-        Ok(CommandOutcome::Done)
+        Ok(if left.is_empty() { CommandOutcome::Done } else { CommandOutcome::Refused })
     }
 }
 

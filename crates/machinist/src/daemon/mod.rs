@@ -18,6 +18,8 @@
 //! | [`transaction`] | recovers, plans and commits a change |
 //! | `root` | paths beneath one directory, without following links out of it |
 //! | `journal` | the plan of a change, on disk before it begins |
+//! | `preflight` | what would keep a plan from being performed, before it begins |
+//! | `quarantine` | steps that could not be undone, tried again |
 //! | `apply` | performs and undoes the steps of a plan |
 
 pub(crate) mod agent;
@@ -30,8 +32,10 @@ pub(crate) mod join;
 mod journal;
 pub mod once;
 pub(crate) mod os;
+mod preflight;
 pub(crate) mod preview;
 mod private_files;
+mod quarantine;
 mod root;
 mod state;
 pub(crate) mod status;

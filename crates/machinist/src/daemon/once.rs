@@ -82,6 +82,10 @@ fn apply_config(
         return Ok(report);
     }
     let plan = transaction::plan(root, &old, new)?;
+    if let Err(obstructed) = transaction::check_obstacles(root, &plan) {
+        report.refused = Some(format!("{obstructed:#}"));
+        return Ok(report);
+    }
     report.changes = plan.steps.iter().map(transaction::describe).collect();
     report.notes = apply::not_applied_here(new).into_iter().chain(plan.notes.clone()).collect();
     if !plan.steps.is_empty()

@@ -93,6 +93,8 @@ pub(crate) fn preview(
         disruption(&change, flags, &daemon::effective_disruption_policy(settings)).actions;
     preview.needs_drain = actions::needs_drain(&preview.actions, &change);
     preview.changes = plan.steps.iter().map(transaction::describe).collect();
+    preview.refused =
+        transaction::check_obstacles(&root, &plan).err().map(|refusal| format!("{refusal:#}"));
     preview.notes.extend(plan.notes);
     Ok(preview)
 }

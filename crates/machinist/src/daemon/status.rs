@@ -19,6 +19,7 @@ use super::os::detect;
 use super::root::HostRoot;
 use super::state::{self, DiskState};
 use super::systemd::Systemd;
+use super::transaction;
 
 /// Where the daemon notes what it does; gone after a reboot.
 const NOTE_PATH: &str = "run/machinist/status.json";
@@ -130,6 +131,9 @@ pub(crate) struct MachineStatus {
     pub(crate) pending: Option<IncompleteChange>,
     /// Whether a change was interrupted and has to be recovered.
     pub(crate) interrupted: bool,
+    /// Paths that an earlier change left wrong, each with the reason and the remedy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) quarantined: Vec<String>,
     /// Whether the force file asks to rewrite everything.
     #[serde(rename = "force")]
     pub(crate) force_rewrite: bool,
@@ -172,6 +176,7 @@ pub(crate) async fn gather(path: &Path) -> Result<MachineStatus> {
         os: MachineOsStatus::inspect(path),
         pending,
         interrupted: Journal::exists(&root)?,
+        quarantined: transaction::quarantined(&root)?.iter().map(ToString::to_string).collect(),
         force_rewrite: state.force_rewrite,
         mismatch: drift::degraded_reason(&findings),
         findings,

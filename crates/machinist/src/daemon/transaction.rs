@@ -5,14 +5,17 @@
 
 use std::fmt;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use machinist_core::api::MachineConfig;
-use machinist_core::apply::{self, ApplyPlan, DiskStep, FsNode};
+use machinist_core::apply::{
+    self, ApplyPlan, DiskStep, FsNode, ObstructedPath, QuarantineView, QuarantinedStep,
+};
 use machinist_core::diff::parse_both;
 use serde::Serialize;
 
 use super::journal::{Journal, JournalStage};
 use super::root::{HostRoot, host_defaults};
+use super::{preflight, quarantine};
 
 /// An interrupted change that was recovered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,11 +27,14 @@ pub struct Recovery {
     pub to: String,
     /// How it was recovered.
     pub outcome: RecoveryOutcome,
+    /// The paths that could not be restored, each with the reason and the remedy. They are tried again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set_aside: Vec<String>,
 }
 
 impl fmt::Display for Recovery {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, to, outcome } = self;
+        let Self { from, to, outcome, set_aside } = self;
         let (when, became) = match outcome {
             RecoveryOutcome::RolledBack => ("", "undone"),
             RecoveryOutcome::Finished => (" at its end", "finished"),
@@ -36,7 +42,11 @@ impl fmt::Display for Recovery {
         write!(
             formatter,
             "a change from {from} to {to} had been interrupted{when}: it was {became}"
-        )
+        )?;
+        if !set_aside.is_empty() {
+            write!(formatter, ", except for: {}", set_aside.join("; "))?;
+        }
+        Ok(())
     }
 }
 
@@ -95,24 +105,46 @@ impl FsAction {
     }
 }
 
-/// Recovers an interrupted change, if there is one.
+/// A change that was refused, because some of its paths cannot be changed.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", apply::describe_obstructed(.0))]
+pub(super) struct ChangeObstructed(Vec<ObstructedPath>);
+
+/// A change that was made as far as possible.
+#[derive(Debug, Default)]
+pub(super) struct PartialChange {
+    /// What was changed.
+    pub(super) changes: Vec<FsChange>,
+    /// What could not be changed.
+    pub(super) obstructed: Vec<ObstructedPath>,
+    /// What could not be cleaned up.
+    pub(super) note: Option<String>,
+}
+
+/// Recovers an interrupted change, if there is one, and tries again what an earlier recovery set aside.
+///
+/// # Errors
+/// The journal cannot be read, or nothing can be written next to it. A path that cannot be restored is no
+/// error: it is set aside, and [`quarantined`] returns it.
 pub fn recover(root: &HostRoot) -> Result<Option<Recovery>> {
+    quarantine::retry(root)?;
     let Some((journal, stage)) = Journal::find(root)? else { return Ok(None) };
-    let outcome = match stage {
-        JournalStage::Begun => {
-            super::apply::undo(root, &journal).context(
-                "an interrupted change cannot be undone now; its journal is kept, and the next run tries again",
-            )?;
-            RecoveryOutcome::RolledBack
-        }
+    let (left, outcome) = match stage {
+        JournalStage::Begun => (super::apply::undo(root, &journal), RecoveryOutcome::RolledBack),
         JournalStage::Committed => {
-            super::apply::clean_up(root, &journal)?;
-            RecoveryOutcome::Finished
+            (super::apply::clean_up(root, &journal), RecoveryOutcome::Finished)
         }
     };
+    let set_aside = left.iter().map(|one| one.obstructed().to_string()).collect();
+    quarantine::set_aside(root, left)?;
     Journal::remove(root)?;
     let ApplyPlan { from, to, .. } = journal.plan;
-    Ok(Some(Recovery { from, to, outcome }))
+    Ok(Some(Recovery { from, to, outcome, set_aside }))
+}
+
+/// The paths that an earlier change left wrong and that cannot be restored yet.
+pub fn quarantined(root: &HostRoot) -> Result<Vec<ObstructedPath>> {
+    Ok(quarantine::read(root)?.obstructed())
 }
 
 /// Plans the change of a root from one config to another.
@@ -121,29 +153,79 @@ pub(super) fn plan(root: &HostRoot, old: &MachineConfig, new: &MachineConfig) ->
         let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
         anyhow!("spec.config of {} or {} is not an Ignition config", name(old), name(new))
     })?;
-    Ok(apply::plan_apply(old, new, &change, root, host_defaults())?)
+    let quarantine = quarantine::read(root)?;
+    let tree = QuarantineView::new(root, &quarantine);
+    Ok(apply::plan_apply(old, new, &change, &tree, host_defaults())?)
+}
+
+/// The paths of a plan that cannot be changed.
+fn obstructed(root: &HostRoot, plan: &ApplyPlan) -> Result<Vec<ObstructedPath>> {
+    let mut paths = quarantine::read(root)?.touched_by(plan);
+    for found in preflight::obstructed_paths(root, plan) {
+        if !paths.iter().any(|known| known.path == found.path) {
+            paths.push(found);
+        }
+    }
+    Ok(paths)
+}
+
+/// Refuses a plan with a path that cannot be changed. Writes nothing.
+pub(super) fn check_obstacles(root: &HostRoot, plan: &ApplyPlan) -> Result<()> {
+    let paths = obstructed(root, plan)?;
+    if paths.is_empty() { Ok(()) } else { Err(ChangeObstructed(paths).into()) }
 }
 
 /// Performs a plan, completely or not at all. Returns a note if leftovers could not be removed.
 pub(super) fn commit(root: &HostRoot, plan: ApplyPlan) -> Result<Option<String>> {
+    check_obstacles(root, &plan)?;
     let journal = Journal::new(plan)?;
     let done = journal
         .begin(root)
         .and_then(|()| super::apply::execute(root, &journal))
         .and_then(|()| Journal::commit(root));
     if let Err(error) = done {
-        return match super::apply::undo(root, &journal).and_then(|()| Journal::remove(root)) {
-            Ok(()) => Err(error.context("nothing was changed: what had been done was undone")),
-            Err(second) => Err(error.context(format!(
-                "the change failed and could not all be undone ({second:#}); its journal is kept, and the next run tries again"
-            ))),
-        };
+        return Err(undo_failed(root, &journal, error));
     }
     // The change is made whatever happens to its leftovers; the next run finds them.
-    let cleaned = super::apply::clean_up(root, &journal).and_then(|()| Journal::remove(root));
-    Ok(cleaned.err().map(|error| {
-        format!("the change is made, but its leftovers are not removed yet: {error:#}")
-    }))
+    let left = super::apply::clean_up(root, &journal);
+    let note = (!left.is_empty()).then(|| {
+        let paths: Vec<ObstructedPath> = left.iter().map(QuarantinedStep::obstructed).collect();
+        let paths = apply::describe_obstructed(&paths);
+        format!("the change is made, but its leftovers are not removed yet: {paths}")
+    });
+    let ended = quarantine::set_aside(root, left).and_then(|()| Journal::remove(root));
+    Ok(note.or(ended
+        .err()
+        .map(|error| format!("the change is made, but its journal is not removed yet: {error:#}"))))
+}
+
+/// Undoes a change that failed, and says how that went.
+fn undo_failed(root: &HostRoot, journal: &Journal, error: anyhow::Error) -> anyhow::Error {
+    let left = super::apply::undo(root, journal);
+    let paths: Vec<ObstructedPath> = left.iter().map(QuarantinedStep::obstructed).collect();
+    match quarantine::set_aside(root, left).and_then(|()| Journal::remove(root)) {
+        Ok(()) if paths.is_empty() => {
+            error.context("nothing was changed: what had been done was undone")
+        }
+        Ok(()) => {
+            let paths = apply::describe_obstructed(&paths);
+            error.context(format!(
+                "the change failed and was undone, except for paths that are tried again: {paths}"
+            ))
+        }
+        Err(second) => error.context(format!(
+            "the change failed and could not all be undone ({second:#}); its journal is kept, and the next run tries again"
+        )),
+    }
+}
+
+/// Performs a plan without the paths that cannot be changed, and returns those.
+pub(super) fn commit_possible(root: &HostRoot, plan: ApplyPlan) -> Result<PartialChange> {
+    let obstructed = obstructed(root, &plan)?;
+    let plan = plan.without(obstructed.iter().map(|one| one.path.as_str()));
+    let changes = plan.steps.iter().map(describe).collect();
+    let note = if plan.steps.is_empty() { None } else { commit(root, plan)? };
+    Ok(PartialChange { changes, obstructed, note })
 }
 
 /// What a step does, for people.

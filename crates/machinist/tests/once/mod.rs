@@ -6,4 +6,5 @@ mod crash;
 mod fixture;
 mod hostile;
 mod large;
+mod obstacles;
 mod rules;

@@ -221,3 +221,18 @@ fn what_is_fetched_and_healthy_is_not_checked_again() {
         assert_eq!(session.needs_health_check(pending, "b"), expected, "{session:?}");
     }
 }
+
+#[test]
+fn a_failed_recovery_is_tried_again_and_reported_once() {
+    let mut session = Session::default();
+    session.after(SessionEvent::RecoveryFailed);
+    assert!(session.needs_recovery);
+    session.after(SessionEvent::Recovered { report: Some("undone".to_owned()) });
+    assert_eq!(
+        (session.needs_recovery, session.unreported_recovery.as_deref()),
+        (false, Some("undone"))
+    );
+    // A report that nobody has seen yet is kept.
+    session.after(SessionEvent::Recovered { report: None });
+    assert_eq!(session.unreported_recovery.take().as_deref(), Some("undone"));
+}

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
-use machinist_core::apply::{self, ApplyPlan, ClusterFiles};
+use machinist_core::apply::{self, ApplyPlan, ClusterFiles, QuarantineView};
 use machinist_core::daemon::PendingChange;
 use machinist_core::drift::{DriftFinding, DriftReference};
 use machinist_core::health::FailedConfig;
@@ -16,7 +16,7 @@ use machinist_core::health::FailedConfig;
 use super::super::root::{HostRoot, host_defaults};
 use super::super::state::{self, DiskState};
 use super::super::transaction::{self, FsChange, Recovery};
-use super::super::{drift, health, private_files};
+use super::super::{drift, health, private_files, quarantine};
 
 /// How long to wait for another machinist that holds the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -107,6 +107,35 @@ impl MachineDisk {
         self.with_lock(health::remove).await
     }
 
+    /// Checks that every path of a change can be changed. Writes nothing.
+    pub(super) async fn check_obstacles(
+        &self,
+        old: MachineConfig,
+        new: MachineConfig,
+    ) -> Result<()> {
+        let path = self.path.clone();
+        blocking(move || {
+            let root = HostRoot::open_read_only(&path)?;
+            transaction::check_obstacles(&root, &transaction::plan(&root, &old, &new)?)
+        })
+        .await
+    }
+
+    /// Why the machine is degraded although it has its config: paths that an earlier change left wrong.
+    /// Tries to restore them first.
+    pub(super) async fn quarantine_reason(&self) -> Result<Option<String>> {
+        let path = self.path.clone();
+        let reason = move || {
+            let root = HostRoot::open_read_only(&path)?;
+            Ok(quarantine::read(&root)?.degraded_reason())
+        };
+        if blocking(reason.clone()).await?.is_none() {
+            return Ok(None);
+        }
+        self.recover().await?;
+        blocking(reason).await
+    }
+
     /// Changes the disk, completely or not at all. `pending` is recorded first.
     pub(super) async fn apply_change(
         &self,
@@ -118,14 +147,14 @@ impl MachineDisk {
         self.change_count.fetch_add(1, Ordering::Relaxed);
         self.with_lock(move |root| {
             transaction::recover(root)?;
+            let plan = transaction::plan(root, &old, &new)?;
+            transaction::check_obstacles(root, &plan)?;
             state::set_pending(root, Some(&pending))?;
             if force {
                 state::clear_force(root)?;
             }
-            let plan = transaction::plan(root, &old, &new);
-            let done = plan.and_then(|plan| Ok((transaction::commit(root, plan.clone())?, plan)));
-            match done {
-                Ok((note, plan)) => Ok(AppliedChange { plan, note }),
+            match transaction::commit(root, plan.clone()) {
+                Ok(note) => Ok(AppliedChange { plan, note }),
                 Err(error) => {
                     // The disk is unchanged, so what was pending before is pending again.
                     let disk = old.metadata.name.clone().unwrap_or_default();
@@ -159,14 +188,19 @@ impl MachineDisk {
     pub(super) async fn refresh_cluster_files(&self, files: ClusterFiles) -> Result<Vec<FsChange>> {
         self.with_lock(move |root| {
             transaction::recover(root)?;
-            let plan = apply::plan_cluster_files(&files, root, host_defaults())?;
-            let changes = plan.steps.iter().map(transaction::describe).collect();
-            if !plan.steps.is_empty()
-                && let Some(note) = transaction::commit(root, plan)?
-            {
+            let quarantine = quarantine::read(root)?;
+            let tree = QuarantineView::new(root, &quarantine);
+            let plan = apply::plan_cluster_files(&files, &tree, host_defaults())?;
+            let done = transaction::commit_possible(root, plan)?;
+            if let Some(note) = done.note {
                 tracing::warn!(note, "cannot clean up after a change");
             }
-            Ok(changes)
+            // The other certificates are in place: one that cannot be written does not hold them up.
+            anyhow::ensure!(
+                done.obstructed.is_empty(),
+                apply::describe_obstructed(&done.obstructed)
+            );
+            Ok(done.changes)
         })
         .await
     }

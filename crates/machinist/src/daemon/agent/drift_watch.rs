@@ -9,12 +9,15 @@ use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::machinist::DRIFT;
 use machinist_core::api::names::state;
 use machinist_core::daemon::{Phase, SessionEvent, annotations, reports};
-use machinist_core::drift::{self, DriftPolicy, DriftReference, DriftSeverity};
+use machinist_core::drift::{self, DriftFinding, DriftPolicy, DriftReference, DriftSeverity};
 use machinist_core::node::NodeView;
 
 use super::super::drift::{DriftWatcher, heal};
 use super::super::systemd::Systemd;
 use super::Agent;
+
+/// How often drift is healed before the daemon pauses: someone may change files as fast as it heals them.
+const MAX_HEALS: usize = 5;
 
 /// Waits for the next change of the drift; forever if nothing is watched.
 pub(super) async fn next_drift(watch: &mut Option<DriftWatcher>) {
@@ -116,22 +119,60 @@ impl Agent {
         self.metrics.set_drift(true);
         let policy =
             DriftPolicy::from_annotation(NodeView(node).annotation(DRIFT), self.drift_policy)?;
+        let mut not_healed = Vec::new();
         if policy == DriftPolicy::Heal {
-            self.heal_drift(node, config).await?;
-            match drift::blocks_update_reason(&name, &self.disk.check(config).await?) {
+            let (left, problems) = self.heal_until_stuck(node, config, findings).await?;
+            match drift::blocks_update_reason(&name, &left) {
                 None => {
                     self.metrics.set_drift(false);
                     return Ok(());
                 }
                 Some(left) => unexpected = left,
             }
+            not_healed = problems;
         }
         // A repair by hand has to be noticed.
         self.start_watching(node, config).await;
-        anyhow::bail!(unexpected)
+        match not_healed.is_empty() {
+            true => anyhow::bail!(unexpected),
+            false => anyhow::bail!("{unexpected}; cannot heal: {}", not_healed.join("; ")),
+        }
     }
 
-    async fn heal_drift(&mut self, node: &Arc<Node>, config: &MachineConfig) -> Result<()> {
+    /// Heals until nothing changes any more: a path may drift again while others are healed. Returns the
+    /// drift that is left, and what kept it from being healed.
+    async fn heal_until_stuck(
+        &mut self,
+        node: &Arc<Node>,
+        config: &MachineConfig,
+        mut findings: Vec<DriftFinding>,
+    ) -> Result<(Vec<DriftFinding>, Vec<String>)> {
+        let mut not_healed = Vec::new();
+        for _ in 0..MAX_HEALS {
+            let healed = self.heal_drift(node, config).await;
+            // A repair by hand has to be noticed, and so has the next drift, whatever became of this one.
+            self.start_watching(node, config).await;
+            not_healed = healed?;
+            // The watch compares when it starts, and reports every change after that.
+            let left = match &self.drift_watcher {
+                Some(watch) => watch.findings().to_vec(),
+                None => self.disk.check(config).await?,
+            };
+            let is_stuck = left == findings;
+            findings = left;
+            if is_stuck || drift::degraded_reason(&findings).is_none() {
+                break;
+            }
+        }
+        Ok((findings, not_healed))
+    }
+
+    /// Heals drift. Returns what could not be healed.
+    async fn heal_drift(
+        &mut self,
+        node: &Arc<Node>,
+        config: &MachineConfig,
+    ) -> Result<Vec<String>> {
         self.stop_watching(node);
         self.enter(node, Phase::Healing);
         let (root, config) = (self.disk.path().to_owned(), config.clone());
@@ -149,8 +190,13 @@ impl Agent {
         {
             systemd.daemon_reload().await?;
         }
-        let message = format!("healed {} differences", healed.changes.len());
-        self.reporter.event(node, "ConfigDriftHealed", message);
-        Ok(())
+        for problem in &healed.not_healed {
+            tracing::warn!(problem, "cannot heal drift");
+        }
+        if !healed.changes.is_empty() {
+            let message = format!("healed {} differences", healed.changes.len());
+            self.reporter.event(node, "ConfigDriftHealed", message);
+        }
+        Ok(healed.not_healed)
     }
 }

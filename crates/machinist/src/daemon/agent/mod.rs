@@ -64,6 +64,7 @@ use tracing::Instrument as _;
 use super::drift::DriftWatcher;
 use super::os::detect::{self, OsBackend};
 use super::status::DaemonNote;
+use super::transaction::Recovery;
 use crate::listen;
 use crate::metrics::MetricsEndpoint;
 use crate::systemd_notify;
@@ -145,8 +146,7 @@ struct Agent {
 /// Runs until it is asked to stop.
 ///
 /// # Errors
-/// The daemon cannot start: an interrupted change cannot be recovered, or the address for metrics is
-/// in use.
+/// The daemon cannot start: the address for metrics is in use.
 pub(crate) async fn run(
     client: Client,
     options: DaemonOptions,
@@ -154,10 +154,16 @@ pub(crate) async fn run(
 ) -> Result<ExitReason> {
     let stop = shutdown.child_token();
     let disk = MachineDisk::new(&options.root);
-    let unreported_recovery = disk.recover().await?.map(|recovered| recovered.to_string());
-    if let Some(recovered) = &unreported_recovery {
-        tracing::warn!(recovered, "recovered an interrupted change");
-    }
+    let mut session = Session::default();
+    // The state of a disk never keeps the daemon from starting: only a running daemon can report it.
+    session.after(match disk.recover().await {
+        Ok(recovered) => recovered_event(recovered),
+        Err(error) => {
+            let error = format_args!("{error:#}");
+            tracing::error!(%error, "cannot recover an interrupted change; trying again");
+            SessionEvent::RecoveryFailed
+        }
+    });
     let root = options.root.clone();
     let os_backend = tokio::task::spawn_blocking(move || detect::detect(&root)).await?;
     let backend = os_backend.os.backend_name();
@@ -200,7 +206,7 @@ pub(crate) async fn run(
         defers_sigterm: Arc::new(AtomicBool::new(false)),
         last_note: DaemonNote::default(),
         started: Instant::now(),
-        session: Session { unreported_recovery, ..Session::default() },
+        session,
     };
     tasks.spawn(agent.report_deferred_sigterm());
     if let Some(heartbeat) = agent.heartbeat.clone() {
@@ -220,6 +226,15 @@ pub(crate) async fn run(
     agent.run_loop().await;
     agent.reporter.flush().await;
     Ok(if shutdown.is_cancelled() { ExitReason::Stopped } else { ExitReason::CertificateRenewed })
+}
+
+/// Logs what recovery did.
+fn recovered_event(recovered: Option<Recovery>) -> SessionEvent {
+    let report = recovered.map(|recovered| recovered.to_string());
+    if let Some(recovered) = &report {
+        tracing::warn!(recovered, "recovered an interrupted change");
+    }
+    SessionEvent::Recovered { report }
 }
 
 impl Agent {

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Node;
+use machinist_core::api::MachineConfig;
 use machinist_core::api::operator::DisruptionAction;
 use machinist_core::daemon::actions::{self, SystemdAction};
 use machinist_core::daemon::{PendingChange, Phase, SessionEvent, annotations, reports};
@@ -245,7 +246,7 @@ impl Agent {
             }
         }
         if state.current.is_none() && state.first_boot_annotations.is_some() {
-            self.disk.adopt(current).await?;
+            self.disk.adopt(current.clone()).await?;
         }
         for note in self.disk.end_first_boot().await? {
             // MCO's literal line.
@@ -266,7 +267,31 @@ impl Agent {
         if state.pending.is_some_and(|pending| pending.os.is_some()) {
             self.confirm_os().await;
         }
+        if let Some(reason) = self.disk.quarantine_reason().await? {
+            return self.mark_degraded(node, &current, image.as_deref(), &reason).await;
+        }
         self.mark_done(node, &config, image.as_deref()).await
+    }
+
+    /// Completes a change on a machine with a path that an earlier change left wrong. The machine has its
+    /// config, and stays degraded until the path is restored.
+    async fn mark_degraded(
+        &mut self,
+        node: &Arc<Node>,
+        current: &MachineConfig,
+        image: Option<&str>,
+        reason: &str,
+    ) -> Result<NextReconcile> {
+        let config = current.metadata.name.as_deref().unwrap_or_default();
+        self.disk.set_pending(None).await?;
+        self.session.after(SessionEvent::ChangeCompleted);
+        self.disk.clear_failed_config().await?;
+        self.own_node.annotate(annotations::done_but_degraded(config, image, reason)).await?;
+        self.metrics.set_updated(config, "");
+        self.session.after(SessionEvent::DiskVerified);
+        // Other paths are watched and healed meanwhile.
+        self.start_watching(node, current).await;
+        bail!(reason.to_owned())
     }
 
     async fn mark_done(

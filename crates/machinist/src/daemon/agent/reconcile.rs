@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation;
@@ -19,6 +19,11 @@ use super::{Agent, NextReconcile, own_node};
 impl Agent {
     /// Performs one step.
     pub(super) async fn reconcile(&mut self, node: &Arc<Node>) -> Result<NextReconcile> {
+        if self.session.needs_recovery {
+            let recovered = self.disk.recover().await;
+            let recovered = recovered.context("an interrupted change cannot be recovered")?;
+            self.session.after(super::recovered_event(recovered));
+        }
         if let Some(recovered) = self.session.unreported_recovery.take() {
             self.reporter.warn(node, "InterruptedUpdateRecovered", recovered);
         }
@@ -97,6 +102,9 @@ impl Agent {
                 self.report_drift().await;
                 return Ok(NextReconcile::Immediately);
             }
+        }
+        if let Some(reason) = self.disk.quarantine_reason().await? {
+            bail!(reason);
         }
         let config = NodeView(node).current_config();
         self.metrics.set_state(machinist_core::api::names::state::DONE, "");

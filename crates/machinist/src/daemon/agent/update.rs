@@ -124,6 +124,13 @@ impl Agent {
                 return Err(Unreconcilable(message).into());
             }
         };
+        // Before the drain: a machine that cannot take the change keeps its pods.
+        if let Err(error) = self.disk.check_obstacles(old.clone(), new.clone()).await {
+            let error = error.context("nothing was changed");
+            let reason = format!("{error:#}");
+            self.reporter.write_status(node, reports::refused(&from, &to, &reason));
+            return Err(error);
+        }
         let flags = update::update_flags(old, new, &change, os.as_ref());
         // MCO's literal line; MCO appends its struct of flags.
         tracing::info!(

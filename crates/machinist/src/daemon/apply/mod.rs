@@ -14,12 +14,13 @@ use std::thread;
 
 use anyhow::{Context as _, Result, anyhow};
 use machinist_core::apply::{DiskStep, FileMeta, FsNode};
+use rustix::io::Errno;
 
 use super::fault_injection;
 use super::journal::Journal;
 use super::root::{HostRoot, set_meta, split};
 
-pub(super) use undo::undo;
+pub(super) use undo::{clean_up, finish_quarantined, undo};
 
 /// The maximum number of threads that sync files.
 const MAX_WORKERS: usize = 32;
@@ -50,30 +51,24 @@ pub(super) fn execute(root: &HostRoot, journal: &Journal) -> Result<()> {
     fsync_directories(root, &journal.plan.steps)
 }
 
-/// Removes the second names of a complete change, then the directories that it removes.
-pub(super) fn clean_up(root: &HostRoot, journal: &Journal) -> Result<()> {
-    for (index, step) in journal.plan.steps.iter().enumerate() {
-        if matches!(step.from, FsNode::File { .. } | FsNode::Link { .. }) {
-            root.remove(&journal.old_path(root, index))
-                .with_context(|| format!("cannot clean up beside {:?}", step.path))?;
-            fault_injection::point();
-        }
+/// Removes the second name of a step of a complete change, or the directory that the step removes.
+fn clean_up_step(root: &HostRoot, step: &DiskStep, old: &str) -> io::Result<()> {
+    match (&step.from, &step.to) {
+        (FsNode::File { .. } | FsNode::Link { .. }, _) => root.remove(old),
+        (FsNode::Directory { .. }, FsNode::Absent) => match root.remove_directory(&step.path) {
+            // Someone has put something into it meanwhile, or uses it.
+            Err(error) if is_gone(&error) || undo::is_in_use(&error) => Ok(()),
+            done => done,
+        },
+        _ => Ok(()),
     }
-    for step in
-        journal.plan.steps.iter().filter(|step| matches!(step.from, FsNode::Directory { .. }))
-    {
-        if step.to.is_absent() {
-            match root.remove_directory(&step.path) {
-                // Someone has put something into it meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-                done => {
-                    done.with_context(|| format!("cannot remove the directory {:?}", step.path))?;
-                }
-            }
-            fault_injection::point();
-        }
-    }
-    fsync_directories(root, &journal.plan.steps)
+}
+
+/// Whether an error says that nothing can be at a path: a directory above it is missing or something
+/// else, or the name is longer than the file system allows.
+fn is_gone(error: &io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::NAMETOOLONG];
+    gone.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 fn is_make_directory(step: &DiskStep) -> bool {

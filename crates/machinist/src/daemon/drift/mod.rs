@@ -20,9 +20,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use machinist_core::apply::QuarantineView;
 use machinist_core::drift::{self, DriftFinding, DriftReference, DriftReport};
 use tokio::time::Instant;
 
+use super::quarantine;
 use super::root::{HostRoot, host_defaults};
 use directories::DirectoryWatcher;
 
@@ -40,7 +42,11 @@ const MAX_RESCANS: usize = 100;
 /// Compares everything that a config manages with the disk.
 pub(crate) fn check(root: &Path, reference: &DriftReference) -> Result<DriftReport> {
     // Opened again each time: a directory may have been moved away since.
-    Ok(drift::check_drift(reference, &HostRoot::open_read_only(root)?, host_defaults()))
+    let root = HostRoot::open_read_only(root)?;
+    // What an earlier change left wrong is reported on its own, and is not drift.
+    let quarantine = quarantine::read(&root)?;
+    let tree = QuarantineView::new(&root, &quarantine);
+    Ok(drift::check_drift(reference, &tree, host_defaults()))
 }
 
 /// A machine that is being watched.

@@ -13,13 +13,16 @@ use machinist_core::api::names::path::{
     CURRENT_CONFIG, CURRENT_IMAGE, DAEMON_DIR, NO_ORIGINALS, NODE_ANNOTATIONS,
     NODE_ANNOTATIONS_BACKUP, ORIGINALS,
 };
-use machinist_core::apply::{self, ApplyPlan, BASELINE_PATH, empty_config};
+use machinist_core::apply::{
+    self, ApplyPlan, BASELINE_PATH, LONG_ORIGINALS, QuarantineView, empty_config,
+};
 use machinist_core::daemon::PENDING_PATH;
 use machinist_core::health::FAILED_CONFIG_PATH;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::super::os::detect;
+use super::super::quarantine;
 use super::super::root::{HostRoot, host_defaults};
 use super::super::state;
 use super::super::systemd::Systemd;
@@ -54,8 +57,20 @@ pub(crate) struct LeaveReport {
     pub(crate) from: String,
     /// What was restored.
     pub(crate) changes: Vec<FsChange>,
+    /// What could not be restored, each with the reason and the remedy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) not_restored: Vec<String>,
     /// What happened to the Node.
     pub(crate) node: String,
+}
+
+/// What leaving did to the disk.
+#[derive(Debug, Default)]
+struct RestoredFiles {
+    /// The config that the machine had.
+    from: String,
+    changes: Vec<FsChange>,
+    not_restored: Vec<String>,
 }
 
 /// The name under which the machine has joined, from its identity.
@@ -82,7 +97,7 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
     {
         systemd.stop(service::SERVICE_NAME).await.context("the daemon cannot be stopped")?;
     }
-    let (from, mut changes) = restore_files(&HostRoot::open(root)?)?;
+    let RestoredFiles { from, mut changes, not_restored } = restore_files(&HostRoot::open(root)?)?;
     let node = match (client, join_paths.kubeconfig().exists()) {
         (Some(client), _) => release_node(&client, name).await,
         (None, true) => release_node_with_own_identity(&join_paths, name).await,
@@ -95,28 +110,22 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
     if let Some(systemd) = systemd {
         systemd.daemon_reload().await?;
     }
-    Ok(LeaveReport { from, changes, node })
+    Ok(LeaveReport { from, changes, not_restored, node })
 }
 
-/// Restores every managed file, then removes the daemon's own files.
-fn restore_files(root: &HostRoot) -> Result<(String, Vec<FsChange>)> {
+/// Restores every managed file, then removes the daemon's own files. A path that cannot be changed does not
+/// keep the machine from leaving: its original stays, and the report says what to do.
+fn restore_files(root: &HostRoot) -> Result<RestoredFiles> {
     transaction::recover(root)?;
     let old = state::current_config(root)?.unwrap_or_else(empty_config);
-    let mut changes = Vec::new();
-    let mut commit = |plan: ApplyPlan| -> Result<()> {
-        let steps = plan.steps.iter().map(transaction::describe);
-        changes.extend(steps.filter(|change| !change.path.starts_with(DAEMON_DIR)));
-        if !plan.steps.is_empty()
-            && let Some(note) = transaction::commit(root, plan)?
-        {
-            tracing::warn!(note, "cannot clean up after a change");
-        }
-        Ok(())
-    };
+    let mut restored =
+        RestoredFiles { from: old.metadata.name.clone().unwrap_or_default(), ..Default::default() };
     // Not checked for changes that a running machine refuses: they must not keep it from leaving.
-    commit(transaction::plan(root, &old, &empty_config())?)?;
+    restored.commit(root, transaction::plan(root, &old, &empty_config())?)?;
     // Then what the cluster kept up to date next to its configs.
-    commit(apply::plan_release_all(root, host_defaults())?)?;
+    let quarantine = quarantine::read(root)?;
+    let tree = QuarantineView::new(root, &quarantine);
+    restored.commit(root, apply::plan_release_all(&tree, host_defaults())?)?;
     match detect::remove_kernel_arguments(root.path(), &old) {
         Ok(None) => {}
         Ok(Some(note)) => tracing::warn!(note, "kernel arguments are not removed completely"),
@@ -134,12 +143,38 @@ fn restore_files(root: &HostRoot) -> Result<(String, Vec<FsChange>)> {
         NODE_ANNOTATIONS_BACKUP,
     ];
     for path in own {
-        root.remove(path).with_context(|| format!("cannot remove {path}"))?;
+        if let Err(error) = root.remove(path) {
+            restored.not_restored.push(format!("cannot remove {path}: {error}: remove it by hand"));
+        }
     }
-    for directory in [ORIGINALS, NO_ORIGINALS, DAEMON_DIR] {
+    // Nobody tries again from now on.
+    quarantine::discard(root)?;
+    for directory in [ORIGINALS, NO_ORIGINALS, LONG_ORIGINALS, DAEMON_DIR] {
         remove_empty_directories(&root.path().join(directory.trim_start_matches('/')));
     }
-    Ok((old.metadata.name.unwrap_or_default(), changes))
+    Ok(restored)
+}
+
+impl RestoredFiles {
+    fn commit(&mut self, root: &HostRoot, plan: ApplyPlan) -> Result<()> {
+        let done = transaction::commit_possible(root, plan)?;
+        let changes = done.changes.into_iter();
+        self.changes.extend(changes.filter(|change| !change.path.starts_with(DAEMON_DIR)));
+        if let Some(note) = done.note {
+            tracing::warn!(note, "cannot clean up after a change");
+        }
+        for one in done.obstructed.iter().filter(|one| !one.path.starts_with(DAEMON_DIR)) {
+            let original = apply::original_path(&one.path);
+            let then = match root.exists(&original) {
+                Ok(true) => format!("{one}, then move {original} there"),
+                _ => format!("{one}, then remove {}", one.path),
+            };
+            if !self.not_restored.contains(&then) {
+                self.not_restored.push(then);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Removes a directory and those in it, as far as they are empty.
