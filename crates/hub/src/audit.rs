@@ -1,9 +1,10 @@
-//! The audit log: one JSON line per write request, with the user, verb, object and status code.
+//! The audit log: one JSON line per write request and per backup, with the user, address, verb, object and status code.
 //!
-//! Never records object contents. Called by the router after each write.
+//! Never records object contents. Called by the router after each write and before each backup.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,9 @@ pub struct AuditEvent<'a> {
     pub user: &'a str,
     /// Groups of the user.
     pub groups: &'a [String],
+    /// The address of the client; none for a component in the same process.
+    #[serde(rename = "sourceIP", skip_serializing_if = "Option::is_none")]
+    pub source_ip: Option<IpAddr>,
     /// Verb.
     pub verb: &'a str,
     /// API group of the object.
@@ -36,6 +40,9 @@ pub struct AuditEvent<'a> {
     /// Whether the request was a dry run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
+    /// Whether the response contains Secrets: only a backup says so, because it is no request for one object.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub includes_secrets: bool,
     /// HTTP status code of the response.
     pub code: u16,
 }
@@ -129,19 +136,21 @@ mod tests {
             time: "t",
             user: "u",
             groups: &["g".to_owned()],
+            source_ip: Some(IpAddr::from([10, 0, 0, 7])),
             verb: "create",
             group: "",
             resource: "nodes",
             namespace: None,
             name: Some("a"),
             dry_run: false,
+            includes_secrets: false,
             code: 201,
         };
         for _ in 0..2 {
             AuditLog::to_file(&path).unwrap().log(&line);
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        let expected = r#"{"time":"t","user":"u","groups":["g"],"verb":"create","group":"","resource":"nodes","name":"a","code":201}"#;
+        let expected = r#"{"time":"t","user":"u","groups":["g"],"sourceIP":"10.0.0.7","verb":"create","group":"","resource":"nodes","name":"a","code":201}"#;
         assert_eq!(text, format!("{expected}\n{expected}\n"));
         AuditLog::disabled().log(&line);
     }

@@ -1,8 +1,9 @@
 //! `machinist hub check`: is the data directory of a hub sound?
 //!
 //! The store verifies its checksums; this module also decodes every object. Called by the command
-//! while the hub is stopped.
+//! while the hub is stopped, and for each backup that was written.
 
+use std::io::Read;
 use std::path::Path;
 
 use crate::object;
@@ -39,12 +40,28 @@ pub fn check_data(dir: &Path) -> Result<DataCheck, StoreError> {
     })
 }
 
+/// Checks a backup as [`check_data`] checks a data directory. Errors name it `from`.
+///
+/// # Errors
+/// The backup is damaged or of a newer format, or cannot be read.
+pub fn check_backup(source: impl Read, from: &Path) -> Result<DataCheck, StoreError> {
+    let (mut bytes, mut unreadable) = (0, Vec::new());
+    let info = Store::check_backup(source, from, |entry| {
+        bytes += entry.key.len() + entry.value.len();
+        if !is_readable(entry) {
+            unreadable.push(entry.key.to_string());
+        }
+    })?;
+    Ok(DataCheck { revision: info.revision, objects: info.entries, bytes, events: 0, unreadable })
+}
+
 fn unreadable_keys(entries: &[StoreEntry]) -> Vec<String> {
-    entries
-        .iter()
-        .filter(|entry| object::decode(&entry.value, entry.revision).is_err())
-        .map(|entry| entry.key.to_string())
-        .collect()
+    let unreadable = entries.iter().filter(|entry| !is_readable(entry));
+    unreadable.map(|entry| entry.key.to_string()).collect()
+}
+
+fn is_readable(entry: &StoreEntry) -> bool {
+    object::decode(&entry.value, entry.revision).is_ok()
 }
 
 #[cfg(test)]

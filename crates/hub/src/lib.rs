@@ -39,6 +39,7 @@ pub mod status;
 pub mod store;
 pub mod table;
 
+mod backup_stream;
 mod body;
 mod csr_ttl;
 mod data_check;
@@ -54,7 +55,8 @@ mod strategy;
 mod sweep;
 mod unreadable_entries;
 
-pub use data_check::{DataCheck, check_data};
+pub use data_check::{DataCheck, check_backup, check_data};
 pub use hub::{Hub, ViewerRedaction};
+pub use machines::machines_with_certificates;
 pub use quotas::{WriteRate, WriteRates};
 pub use startup::{HubConfig, StartError, namespace_object};

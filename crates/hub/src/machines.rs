@@ -46,6 +46,22 @@ impl StoredMachine {
     }
 }
 
+/// The names of the machines that have a certificate which is still valid, at a time in seconds since 1970. They accept
+/// only the CA that issued it.
+#[must_use]
+pub fn machines_with_certificates(store: &Store, now: i64) -> Vec<String> {
+    let page = store.list(MACHINE_KEY_PREFIX, None, None);
+    let has_certificate = |value: &[u8]| {
+        let record = serde_json::from_slice::<MachineRecord>(value);
+        record.is_ok_and(|record| record.not_after.is_some_and(|end| end > now))
+    };
+    let valid = page.entries.iter().filter(|entry| has_certificate(&entry.value));
+    valid
+        .filter_map(|entry| entry.key.strip_prefix(MACHINE_KEY_PREFIX))
+        .map(str::to_owned)
+        .collect()
+}
+
 /// What a machine was given. The Node of an earlier version, which has no record, shows its roles: a machine cannot
 /// change them.
 pub(crate) fn granted(store: &Store, name: &str) -> MachineRecord {

@@ -11,6 +11,7 @@
 #![allow(clippy::needless_pass_by_value, reason = "tests read better without borrows")]
 #![allow(unreachable_pub, reason = "a module of a test binary is not reachable from outside")]
 
+mod backup_access;
 mod fuzz_decoders;
 mod fuzz_patches;
 mod fuzz_requests;

@@ -12,8 +12,6 @@ use crate::auth::{ADMIN_GROUP, UserInfo};
 use crate::hub::Hub;
 use crate::status::ApiError;
 
-/// How much of a backup is buffered for a slow reader.
-const BACKUP_BUFFER_BYTES: usize = 256 * 1024;
 /// Handles a request under `/machinist/v1/`.
 pub(super) async fn handle(
     hub: &Hub,
@@ -28,7 +26,7 @@ pub(super) async fn handle(
         return Err(ApiError::forbidden_path(&user.user, &verb, path));
     }
     match endpoint.split_once('/').unwrap_or((endpoint, "")) {
-        ("backup", "") if method == Method::GET => Ok(backup(hub)),
+        ("backup", "") if method == Method::GET => Ok(backup(hub, user, request)),
         ("backup", "") => Err(ApiError::method_not_allowed()),
         ("tokens", id) => token_endpoints::handle(hub, user, id, request).await,
         ("machines", name) => machine_endpoint::handle(hub, user, name, request).await,
@@ -37,20 +35,8 @@ pub(super) async fn handle(
 }
 
 /// Streams a backup; nothing is written to disk.
-fn backup(hub: &Hub) -> Response {
-    let (reader, mut writer) = tokio::io::duplex(BACKUP_BUFFER_BYTES);
-    let store = hub.inner.store.clone();
-    let stop = hub.cancellation_token();
-    hub.inner.tasks.spawn(async move {
-        tokio::select! {
-            done = store.backup(&mut writer) => {
-                if let Err(error) = done {
-                    tracing::warn!(%error, "backup failed");
-                }
-            }
-            () = stop.cancelled() => tracing::warn!("backup aborted because the hub is stopping"),
-        }
-    });
+fn backup(hub: &Hub, user: &UserInfo, request: &BufferedRequest) -> Response {
+    let reader = hub.start_backup(user, request.source_ip());
     let body = Body::from_stream(ReaderStream::new(reader));
     response::build_response(StatusCode::OK, "application/octet-stream", body)
 }

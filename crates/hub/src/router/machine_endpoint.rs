@@ -32,12 +32,14 @@ pub(super) async fn handle(
         time: &now_rfc3339(),
         user: &user.user,
         groups: &user.groups,
+        source_ip: request.source_ip(),
         verb: "delete",
         group: "machinist",
         resource: "machines",
         namespace: None,
         name: Some(name),
         dry_run: false,
+        includes_secrets: false,
         code: result.as_ref().map_or_else(|e| e.code, |r| r.status().as_u16()),
     });
     result

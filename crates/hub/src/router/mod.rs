@@ -29,6 +29,7 @@ mod watch;
 mod watch_encoder;
 mod write;
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use axum::Router;
@@ -60,6 +61,10 @@ pub enum PeerCertificate {
     /// A client certificate that failed verification.
     Untrusted,
 }
+
+/// In the extensions of a request: the address of the client, for the audit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub IpAddr);
 
 /// In the extensions of a response: the client was authenticated as this user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +118,11 @@ struct BufferedRequest {
 impl BufferedRequest {
     fn header(&self, name: header::HeaderName) -> Option<&str> {
         self.parts.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// The address of the client; none for a component in the same process.
+    fn source_ip(&self) -> Option<IpAddr> {
+        self.parts.extensions.get::<PeerAddress>().map(|peer| peer.0)
     }
 }
 

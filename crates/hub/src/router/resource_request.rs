@@ -2,6 +2,7 @@
 //!
 //! Called by the router for every path that names a resource.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::response::Response;
@@ -108,6 +109,7 @@ pub(super) struct ResourceRequest<'a> {
     pub(super) created_name: OnceLock<String>,
     accept: AcceptedFormat,
     include: IncludeObject,
+    source_ip: Option<IpAddr>,
 }
 
 /// The error for a method that collections do not support. CRD kinds have a different text.
@@ -152,6 +154,7 @@ impl<'a> ResourceRequest<'a> {
             created_name: OnceLock::new(),
             accept: AcceptedFormat::default(),
             include: IncludeObject::Metadata,
+            source_ip: request.source_ip(),
         };
         // Before it is authorized and audited: refused writes must neither cost much nor fill the audit log.
         if verb.is_write() {
@@ -335,12 +338,14 @@ impl<'a> ResourceRequest<'a> {
             time: &now_rfc3339(),
             user: &self.user.user,
             groups: &self.user.groups,
+            source_ip: self.source_ip,
             verb: &attributes.verb,
             group: &attributes.group,
             resource: &attributes.resource_with_subresource(),
             namespace: attributes.namespace.as_deref(),
             name: attributes.name.as_deref(),
             dry_run: self.options.dry_run,
+            includes_secrets: false,
             code,
         });
     }

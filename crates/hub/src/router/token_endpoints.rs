@@ -137,7 +137,7 @@ pub(super) async fn handle(
         _ => return Err(ApiError::method_not_allowed()),
     };
     let code = result.as_ref().map_or_else(|e| e.code, |r| r.status().as_u16());
-    audit(hub, user, verb, id, code);
+    audit(hub, user, request, verb, id, code);
     result
 }
 
@@ -218,17 +218,19 @@ async fn revoke(hub: &Hub, id: &str) -> Result<Response, ApiError> {
     Ok(response::json_response(StatusCode::OK, &json!({"id": id})))
 }
 
-fn audit(hub: &Hub, user: &UserInfo, verb: &str, id: &str, code: u16) {
+fn audit(hub: &Hub, user: &UserInfo, request: &BufferedRequest, verb: &str, id: &str, code: u16) {
     hub.inner.audit.log(&AuditEvent {
         time: &now_rfc3339(),
         user: &user.user,
         groups: &user.groups,
+        source_ip: request.source_ip(),
         verb,
         group: "machinist",
         resource: "tokens",
         namespace: None,
         name: Some(id).filter(|id| !id.is_empty()),
         dry_run: false,
+        includes_secrets: false,
         code,
     });
 }

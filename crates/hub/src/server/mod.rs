@@ -30,7 +30,7 @@ use tower::ServiceExt as _;
 pub use limits::ConnectionLimits;
 pub use tls::{HubServingCertificate, ServerError};
 
-use crate::router::{Authenticated, PeerCertificate};
+use crate::router::{Authenticated, PeerAddress, PeerCertificate};
 use open_connections::{OpenConnection, OpenConnections};
 use tls::ClientVerifier;
 
@@ -126,6 +126,7 @@ impl HubServer {
         let service = router
             .map_request(move |mut request: http::Request<hyper::body::Incoming>| {
                 request_seen.store(true, Ordering::Relaxed);
+                request.extensions_mut().insert(PeerAddress(address.ip().to_canonical()));
                 if let Some(peer) = &peer {
                     request.extensions_mut().insert(peer.clone());
                 }

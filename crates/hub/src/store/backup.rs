@@ -11,25 +11,18 @@
 //! [`RevisionError::TooOld`](super::RevisionError::TooOld), so they list again.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::codec::{self, ByteReader};
-use super::data_dir::{DataDir, FORMAT_VERSION, sync_dir};
-use super::data_file::FileControl;
-use super::disk::{self, DataFileContents};
+use super::codec;
+use super::data_dir::{FORMAT_VERSION, sync_dir};
 use super::error::StoreError;
-use super::types::{StoreEntry, StoreEvent};
+use super::types::StoreEntry;
 
-const MAGIC: &[u8; 16] = b"machinist-backup";
-const CHECKSUM_BYTES: usize = 32;
+pub(super) const MAGIC: &[u8; 16] = b"machinist-backup";
+pub(super) const CHECKSUM_BYTES: usize = 32;
 const CHUNK_BYTES: usize = 256 << 10;
-
-/// How far above the backup's revision a restored store starts.
-const REVISION_JUMP: u64 = 1_000_000_000;
 
 /// What a backup contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,68 +105,4 @@ async fn write_partial(
     let backup = write(&mut file, revision, entries).await?;
     file.sync_all().await?;
     Ok(backup)
-}
-
-/// Creates a data directory from a backup.
-pub(super) fn restore(from: &Path, dir: &Path) -> Result<(), StoreError> {
-    let (revision, entries) = read(from)?;
-    let dir = DataDir::lock(dir)?;
-    dir.ensure_empty()?;
-    let start = revision.saturating_add(REVISION_JUMP);
-    let none: [Arc<StoreEvent>; 0] = [];
-    let contents = DataFileContents {
-        revision: start,
-        floor: start,
-        entries: entries.iter(),
-        history: none.iter(),
-    };
-    let control = FileControl::default();
-    let database = disk::build_data_file(&dir, &control, contents)?;
-    control.seal();
-    drop(database);
-    dir.write_format()?;
-    tracing::info!(from = %from.display(), revision = start, entries = entries.len(), "backup restored");
-    Ok(())
-}
-
-/// Reads a backup and verifies its checksum.
-fn read(path: &Path) -> Result<(u64, Vec<StoreEntry>), StoreError> {
-    let bad = |what: &str| {
-        let (path, what) = (path.to_owned(), what.to_owned());
-        StoreError::Corrupt { path, what, remedy: "use another backup" }
-    };
-    let file = Bytes::from(std::fs::read(path).map_err(StoreError::io("read", path))?);
-    if !file.starts_with(MAGIC) {
-        return Err(bad("it is not a hub backup"));
-    }
-    let format =
-        ByteReader(&file[MAGIC.len()..]).read_u32().ok_or_else(|| bad("it is truncated"))?;
-    if format != FORMAT_VERSION {
-        let (path, found) = (path.to_owned(), format.to_string());
-        return Err(StoreError::Format { path, found, known: FORMAT_VERSION });
-    }
-    let end = file.len().checked_sub(CHECKSUM_BYTES).ok_or_else(|| bad("it is truncated"))?;
-    if Sha256::digest(&file[..end])[..] != file[end..] {
-        return Err(bad("its checksum does not match"));
-    }
-    parse(&file.slice(MAGIC.len() + 4..end)).ok_or_else(|| bad("its entries are malformed"))
-}
-
-fn parse(body: &Bytes) -> Option<(u64, Vec<StoreEntry>)> {
-    let mut reader = ByteReader(body);
-    let (revision, count) = (reader.read_u64()?, reader.read_u64()?);
-    let mut entries: Vec<StoreEntry> = Vec::new();
-    for _ in 0..count {
-        let key = reader.read_str()?;
-        if entries.last().is_some_and(|last| &*last.key >= key) {
-            return None;
-        }
-        let (created, written) = (reader.read_u64()?, reader.read_u64()?);
-        if created > written || written > revision {
-            return None;
-        }
-        let value = body.slice_ref(reader.read_bytes()?);
-        entries.push(StoreEntry { key: key.into(), value, created, revision: written });
-    }
-    reader.0.is_empty().then_some((revision, entries))
 }

@@ -14,6 +14,7 @@
 //! does not: a new file is written from memory and replaces it. The same happens if the failed
 //! batch is in the file.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
@@ -194,24 +195,26 @@ impl<'a> DataFileContents<(), ()> {
     fn from_state(
         state: &'a StoreState,
     ) -> DataFileContents<
-        impl Iterator<Item = &'a StoreEntry>,
+        impl Iterator<Item = Result<&'a StoreEntry, StoreError>>,
         impl Iterator<Item = &'a Arc<StoreEvent>>,
     > {
         DataFileContents {
             revision: state.revision,
             floor: state.history.floor(),
-            entries: state.entries.values(),
+            entries: state.entries.values().map(Ok),
             history: state.history.events_after(0),
         }
     }
 }
 
 /// Writes a new data file and replaces the old one.
+///
+/// An entry that cannot be read ends it before the old file is replaced.
 pub(super) fn build_data_file<'a>(
     dir: &DataDir,
     control: &FileControl,
     contents: DataFileContents<
-        impl Iterator<Item = &'a StoreEntry>,
+        impl Iterator<Item = Result<impl Borrow<StoreEntry>, StoreError>>,
         impl Iterator<Item = &'a Arc<StoreEvent>>,
     >,
 ) -> Result<Database, StoreError> {
@@ -220,7 +223,7 @@ pub(super) fn build_data_file<'a>(
     let database = DataFile::open(&path, control.clone())
         .and_then(|file| Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(file))
         .map_err(StoreError::database("create", &path))?;
-    write_all(&database, contents).map_err(StoreError::database("write", &path))?;
+    write_all(&database, &path, contents)?;
     dir.activate_new_data()?;
     Ok(database)
 }
@@ -278,25 +281,30 @@ fn write_batch(database: &Database, batch: &WriteBatch, floor: u64) -> Result<()
 
 fn write_all<'a>(
     database: &Database,
+    path: &Path,
     contents: DataFileContents<
-        impl Iterator<Item = &'a StoreEntry>,
+        impl Iterator<Item = Result<impl Borrow<StoreEntry>, StoreError>>,
         impl Iterator<Item = &'a Arc<StoreEvent>>,
     >,
-) -> Result<(), redb::Error> {
-    let mut transaction = database.begin_write()?;
-    transaction.set_durability(Durability::Immediate)?;
+) -> Result<(), StoreError> {
+    fn failed<E: Into<redb::Error>>(path: &Path) -> impl FnOnce(E) -> StoreError {
+        StoreError::database("write", path)
+    }
+    let mut transaction = database.begin_write().map_err(failed(path))?;
+    transaction.set_durability(Durability::Immediate).map_err(failed(path))?;
     {
-        let mut entries = transaction.open_table(ENTRIES)?;
+        let mut entries = transaction.open_table(ENTRIES).map_err(failed(path))?;
         for entry in contents.entries {
+            let entry = entry?;
+            let entry: &StoreEntry = entry.borrow();
             let size = codec::ENTRY_HEADER_BYTES + entry.value.len();
-            let mut row = entries.insert_reserve(&*entry.key, size)?;
+            let mut row = entries.insert_reserve(&*entry.key, size).map_err(failed(path))?;
             codec::encode_entry(row.as_mut(), entry);
         }
     }
-    write_events(&transaction, contents.history, contents.floor)?;
-    write_meta(&transaction, contents.revision, contents.floor)?;
-    transaction.commit()?;
-    Ok(())
+    write_events(&transaction, contents.history, contents.floor).map_err(failed(path))?;
+    write_meta(&transaction, contents.revision, contents.floor).map_err(failed(path))?;
+    transaction.commit().map_err(failed(path))
 }
 
 /// Stores the events after `floor`, in at least one row per revision.

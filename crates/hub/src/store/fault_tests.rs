@@ -126,7 +126,7 @@ fn history_that_contradicts_the_entries_is_refused() {
         let contents = DataFileContents {
             revision: 2,
             floor: 1,
-            entries: none.iter(),
+            entries: none.iter().map(Ok),
             history: events.iter(),
         };
         build_data_file(&data, &FileControl::default(), contents).unwrap();

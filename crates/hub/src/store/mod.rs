@@ -34,12 +34,14 @@ mod error;
 mod fault_tests;
 mod history;
 mod reserve;
+mod restore;
 mod state;
 mod types;
 mod verify;
 mod watch;
 mod writer;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -274,7 +276,33 @@ impl Store {
     /// The backup is damaged or of a newer format, the directory is not empty, or the disk fails.
     /// The directory then contains no store.
     pub fn restore(from: &Path, dir: &Path) -> Result<(), StoreError> {
-        backup::restore(from, dir)
+        restore::restore_file(from, dir)
+    }
+
+    /// Like [`Store::restore`], from a source that is read once. Errors name it `from`.
+    ///
+    /// # Errors
+    /// As [`Store::restore`]; the directory may exist afterwards.
+    pub fn restore_from(source: impl Read, from: &Path, dir: &Path) -> Result<(), StoreError> {
+        restore::restore(source, from, dir)
+    }
+
+    /// Verifies a backup, and shows each of its entries to `visit`. Errors name it `from`.
+    ///
+    /// # Errors
+    /// The backup is damaged or of a newer format, or cannot be read.
+    pub fn check_backup(
+        source: impl Read,
+        from: &Path,
+        visit: impl FnMut(&StoreEntry),
+    ) -> Result<BackupInfo, StoreError> {
+        restore::check(source, from, visit)
+    }
+
+    /// How large a backup is, but for a few bytes per object.
+    #[must_use]
+    pub fn backup_bytes(&self) -> u64 {
+        self.usage().bytes
     }
 
     /// Verifies a data directory that no process uses, without changing its data.

@@ -91,6 +91,7 @@ pub(crate) const HUB: Table = &[
     // The hub: store, kinds and state that its parts share.
     ("hub", "admission audit auth body kind_registry metrics object quotas store unreadable_entries"),
     // Background loops and the request handlers.
+    ("backup_stream", "audit auth hub"),
     ("sweep", "hub store"),
     ("event_ttl", "hub object store sweep"),
     ("csr_ttl", "hub object store sweep"),
