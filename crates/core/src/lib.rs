@@ -11,6 +11,7 @@
 //! | [`adopt`] | whether a running cluster can be taken over without touching a machine |
 //! | [`api`] | what objects look like: the kinds, their schemas, labels and annotations |
 //! | [`apply`] | what a change does to a machine's disk, step by step, and how each step is undone |
+//! | [`backup_schedule`] | when a hub is backed up next, and which backups are deleted |
 //! | [`bootstrap`] | what the first control plane is served before there is an API server |
 //! | [`certificates`] | which certificates and secrets the cluster keeps up to date on a machine |
 //! | [`container_runtime`] | which files mirrors, image policies and CRI-O settings put on a machine |
@@ -51,6 +52,7 @@
 pub mod adopt;
 pub mod api;
 pub mod apply;
+pub mod backup_schedule;
 pub mod bootstrap;
 pub mod certificates;
 pub mod container_runtime;

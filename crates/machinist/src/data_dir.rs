@@ -61,6 +61,18 @@ impl DataDirectory {
         self.pki().join("ca.crt")
     }
 
+    /// The key of the CA.
+    #[must_use]
+    pub fn ca_key(&self) -> PathBuf {
+        self.pki().join("ca.key")
+    }
+
+    /// Exists while a restore into the directory is not complete.
+    #[must_use]
+    pub fn restore_marker(&self) -> PathBuf {
+        self.root.join("RESTORING")
+    }
+
     /// The kubeconfig of the administrator.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {

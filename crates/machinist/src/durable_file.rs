@@ -33,6 +33,64 @@ pub(crate) fn write(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     written
 }
 
+/// A file that is written as a stream, beside the place that it gets when it is complete. It is removed unless it is
+/// renamed.
+#[derive(Debug)]
+pub(crate) struct PartFile {
+    file: File,
+    part: PathBuf,
+    path: PathBuf,
+    is_renamed: bool,
+}
+
+impl PartFile {
+    /// Creates the file beside `path`. The remains of an interrupted write are replaced.
+    pub(crate) fn begin(path: &Path, mode: u32) -> io::Result<Self> {
+        let part = part_path(path);
+        remove_if_exists(&part)?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(mode).open(&part)?;
+        Ok(Self { file, part, path: path.to_owned(), is_renamed: false })
+    }
+
+    /// Where the file is until it is renamed.
+    pub(crate) fn part(&self) -> &Path {
+        &self.part
+    }
+
+    /// Syncs the contents; returns their size.
+    pub(crate) fn sync(&self) -> io::Result<u64> {
+        self.file.sync_all()?;
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Gives a file whose contents are synced its name.
+    pub(crate) fn rename(mut self) -> io::Result<()> {
+        rename(&self.part, &self.path)?;
+        self.is_renamed = true;
+        Ok(())
+    }
+}
+
+impl io::Write for PartFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for PartFile {
+    fn drop(&mut self) {
+        if !self.is_renamed {
+            // The error that led here is the one to report.
+            let _ = fs::remove_file(&self.part);
+        }
+    }
+}
+
 /// Creates a symbolic link, or replaces what is there.
 pub(crate) fn write_symlink(target: &str, path: &Path) -> io::Result<()> {
     let part = part_path(path);
@@ -117,6 +175,25 @@ mod tests {
         assert!(write(&path, b"x", PRIVATE).is_err());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         assert!(write(&directory.path().join("none/a"), b"x", PRIVATE).is_err());
+    }
+
+    #[test]
+    fn a_part_file_disappears_unless_it_is_renamed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let count = || fs::read_dir(directory.path()).unwrap().count();
+        for is_complete in [false, true] {
+            let mut part = PartFile::begin(&path, PRIVATE).unwrap();
+            part.write_all(b"text").unwrap();
+            assert_eq!((part.sync().unwrap(), count(), path.exists()), (4, 1, false));
+            if is_complete {
+                part.rename().unwrap();
+            } else {
+                drop(part);
+            }
+            assert_eq!((count(), path.exists()), (usize::from(is_complete), is_complete));
+        }
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, PRIVATE);
     }
 
     #[test]

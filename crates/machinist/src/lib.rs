@@ -6,6 +6,7 @@
 //!
 //! | module | what it is for |
 //! |---|---|
+//! | `backup` | backup files of a hub: written, encrypted, verified and restored |
 //! | [`bootstrap`] | writes the directory that `machinist server bootstrap` serves |
 //! | [`cli`] | the commands, one file each |
 //! | [`controller`] | renders pools and rolls their configs out to machines: `machinist controller` |
@@ -25,6 +26,7 @@
 //! | [`telemetry`] | logging |
 //! | [`up`] | hub, controller and server in one process: `machinist up` |
 
+mod backup;
 pub mod bootstrap;
 pub mod cli;
 pub mod controller;

@@ -15,11 +15,10 @@ const WRITES: [&str; 7] = [
 ];
 
 /// The files that may use them, and why.
-const ALLOWED: [(&str, &str); 10] = [
+const ALLOWED: [(&str, &str); 9] = [
     ("durable_file.rs", "syncs"),
     ("bootstrap.rs", "syncs each file, and the directories after the last one"),
     ("up/pki.rs", "only removes files that nothing reads any more"),
-    ("cli/hub.rs", "syncs a stream that is too large for memory"),
     ("cli/man.rs", "the output of a command"),
     ("cli/generate.rs", "the output of a command"),
     ("cli/server.rs", "the message of a container that failed"),

@@ -12,13 +12,13 @@ use machinist_core::api::MachineConfigPool;
 use serde_json::json;
 
 /// A running `machinist up`; killed when it is dropped.
-struct UpProcess {
+pub(crate) struct UpProcess {
     child: Child,
     banner: String,
 }
 
 impl UpProcess {
-    fn start(data: &Path, more: &[&str]) -> Self {
+    pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_machinist"))
             .args(["up", "--api-listen", "127.0.0.1:0", "--data-dir"])
             .arg(data)
@@ -38,7 +38,7 @@ impl UpProcess {
         Self { child, banner }
     }
 
-    fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         let start = Instant::now();
@@ -64,7 +64,7 @@ async fn pools(data: &Path) -> Api<MachineConfigPool> {
     Api::all(kube::Client::try_from(config).unwrap())
 }
 
-fn machinist(arguments: &[&str]) -> Output {
+pub(crate) fn machinist(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_machinist")).args(arguments).output().unwrap()
 }
 
@@ -180,7 +180,7 @@ fn a_hub_without_its_ca_does_not_start() {
 }
 
 /// Joins a directory as a machine to the hub of a data directory.
-fn join(data: &Path, token: &str, root: &Path, name: &str, pool: &str) -> Output {
+pub(crate) fn join(data: &Path, token: &str, root: &Path, name: &str, pool: &str) -> Output {
     fs::create_dir_all(root.join("etc")).unwrap();
     join_command(data, token, root, name, pool).output().unwrap()
 }

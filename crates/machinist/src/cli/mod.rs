@@ -16,6 +16,7 @@ mod controller;
 mod crds;
 mod daemon;
 mod daemon_status;
+mod daily_backup_args;
 mod delete;
 mod describe;
 mod diff;

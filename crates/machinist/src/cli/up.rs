@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
+use super::daily_backup_args::DailyBackupArgs;
 use super::log_args::LogArgs;
 use super::template_args::TemplateArgs;
 use super::{CommandOutcome, output};
@@ -85,6 +86,14 @@ pub(super) struct UpArgs {
     /// The file is read again when it changes
     #[arg(long, value_name = "FILE")]
     server_join_token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    backup: DailyBackupArgs,
+
+    /// Make a new CA although machines have certificates of a lost one: every machine has to join again.
+    /// A CA that exists is kept
+    #[arg(long)]
+    new_ca: bool,
 }
 
 /// The directory that contains everything the hub stores.
@@ -150,6 +159,8 @@ impl UpArgs {
             metrics_listen: self.metrics_listen,
             server_first_boot: self.server_first_boot_url.clone(),
             server_join_token_file: self.server_join_token_file.clone(),
+            daily_backup: self.backup.config()?,
+            new_ca: self.new_ca,
         };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         runtime.block_on(async {

@@ -5,9 +5,12 @@
 //! | [`pki`] | the CA and the certificates, created on the first start and renewed |
 //! | [`kubeconfig`] | the kubeconfig that clients find the hub with |
 //! | `config_server` | the embedded machine config server |
+//! | `daily_backup`, `backup_metrics` | backups that are taken every day, and their metrics |
 //! | [`initial_objects`] | the objects of a new hub: pools, roles, namespaces |
 
+mod backup_metrics;
 mod config_server;
+mod daily_backup;
 pub mod initial_objects;
 pub mod kubeconfig;
 pub mod pki;
@@ -24,7 +27,7 @@ use machinist_hub::auth::certificates::CertificateAuthority;
 use machinist_hub::auth::{CONTROLLER_GROUP, UserInfo};
 use machinist_hub::server::{HubServer, HubServingCertificate};
 use machinist_hub::store::{self, Store};
-use machinist_hub::{Hub, HubConfig};
+use machinist_hub::{Hub, HubConfig, machines_with_certificates};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -32,6 +35,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::backup::restore;
 use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
 use crate::data_dir::DataDirectory;
 use crate::kubernetes::lease::ElectionConfig;
@@ -39,6 +43,8 @@ use crate::listen;
 use crate::metrics::MetricsSource;
 use crate::server::{ListenAddresses, ServerMetrics, tls};
 use crate::systemd_notify;
+use backup_metrics::BackupMetrics;
+pub use daily_backup::DailyBackupConfig;
 use pki::Pki;
 
 /// How often certificates are checked for renewal. Often, because the clock may jump: a certificate that has become
@@ -121,6 +127,10 @@ pub struct UpConfig {
     pub server_first_boot: Option<String>,
     /// The file with the token that new machines join with, if they join by themselves.
     pub server_join_token_file: Option<PathBuf>,
+    /// The daily backup, if it is switched on.
+    pub daily_backup: Option<DailyBackupConfig>,
+    /// Whether a hub whose machines trust a lost CA may make a new one.
+    pub new_ca: bool,
 }
 
 impl UpConfig {
@@ -168,6 +178,7 @@ pub struct RunningSystem {
     controller: tokio::task::JoinHandle<()>,
     config_server: Option<tokio::task::JoinHandle<Result<()>>>,
     config_server_certificate: tls::ConfigServerCertificate,
+    daily_backup: Option<tokio::task::JoinHandle<()>>,
     stopping: CancellationToken,
     terminate: Signal,
     interrupt: Signal,
@@ -207,11 +218,16 @@ impl RunningSystem {
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
         raise_file_limit();
+        restore::check_complete(&config.directory)?;
         let is_new = config.directory.create()?;
         let defaults = store::StoreOptions::default();
         let history = config.history.unwrap_or(defaults.history);
         let options = store::StoreOptions { history, ..defaults };
         let store = Store::open(&config.directory.store(), options)?;
+        if !config.new_ca {
+            let now = pki::now_seconds();
+            pki::check_not_lost(&config.directory, &machines_with_certificates(&store, now))?;
+        }
         let listener = TcpListener::bind(config.api_listen)
             .await
             .with_context(|| format!("cannot listen on {}", config.api_listen))?;
@@ -255,6 +271,12 @@ impl RunningSystem {
         }
         let mut extra_metrics = vec![hub_metrics(&hub)];
         extra_metrics.extend(serves_configs.then(|| metrics.source()));
+        let daily_backup = config.daily_backup.clone().map(|backup| {
+            let metrics = BackupMetrics::default();
+            extra_metrics.push(metrics.source());
+            let (hub, data, stop) = (hub.clone(), config.directory.clone(), stopping.clone());
+            tokio::spawn(daily_backup::run(hub, data, backup, metrics, stop))
+        });
         let (templates, metrics_listen) = (Arc::clone(&config.templates), config.metrics_listen);
         let running = run_controller(
             hub.clone(),
@@ -275,6 +297,7 @@ impl RunningSystem {
             controller,
             config_server,
             config_server_certificate,
+            daily_backup,
             stopping,
             terminate,
             interrupt,
@@ -351,6 +374,11 @@ impl RunningSystem {
         let _ = self.controller.await;
         if let Some(config_server) = self.config_server {
             let _ = config_server.await;
+        }
+        if let Some(daily_backup) = self.daily_backup {
+            // A backup that is being written ends early, because the hub stops to send it.
+            self.hub.cancellation_token().cancel();
+            let _ = daily_backup.await;
         }
         self.hub.stop().await;
         let _ = self.server.await;

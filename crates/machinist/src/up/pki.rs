@@ -87,6 +87,36 @@ fn stored_ca(directory: &DataDirectory) -> Result<Option<PemKeyPair>> {
     }
 }
 
+/// Fails if there is no CA and machines have certificates of a lost one: with a new CA every one of them has to join
+/// again, so it is made only on request.
+///
+/// # Errors
+/// Then, with the two ways to proceed.
+pub fn check_not_lost(directory: &DataDirectory, machines: &[String]) -> Result<()> {
+    const SHOWN: usize = 3;
+    // A key alone does not count: it is what a first start leaves that was interrupted, and would be replaced.
+    if directory.ca().exists() || machines.is_empty() {
+        return Ok(());
+    }
+    let mut names = machines[..machines.len().min(SHOWN)].join(", ");
+    if machines.len() > SHOWN {
+        names += ", …";
+    }
+    bail!(
+        "{} has no certificate of a CA, but {} machines have a certificate of the one that this hub had ({names}). \
+         Copy the directory pki of the old hub to it, or restore a backup that was made with --include-pki into a fresh \
+         directory. To begin with a new CA, add --new-ca: every machine then has to join again",
+        directory.pki().display(),
+        machines.len()
+    )
+}
+
+/// The time in seconds since 1970.
+pub(super) fn now_seconds() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    i64::try_from(now).unwrap_or(i64::MAX)
+}
+
 /// Creates the CA. It is never renewed, so its two files stay apart: other tools read the certificate. A crash
 /// between the two leaves a key that signed nothing, which the next start replaces.
 fn create_ca(directory: &DataDirectory) -> Result<PemKeyPair> {
@@ -98,8 +128,7 @@ fn create_ca(directory: &DataDirectory) -> Result<PemKeyPair> {
 
 /// Whether a certificate belongs to its key and to the CA, has all names and does not expire soon.
 fn is_still_valid(pair: &PemKeyPair, ca_subject: &str, names: &[String]) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let now = now_seconds();
     pair.verify().is_ok()
         && CertificateInfo::parse(&pair.certificate)
             .is_ok_and(|info| info.issuer == ca_subject && !info.needs_renewal(now, names))
@@ -279,6 +308,22 @@ mod tests {
         write_private(&directory.pki().join("ca.key"), &other.key).unwrap();
         let error = format!("{:#}", reopen(&directory).unwrap_err());
         assert!(error.contains("damaged") && error.contains("restore"), "{error}");
+    }
+
+    #[test]
+    fn a_lost_ca_of_machines_is_replaced_only_on_request() {
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = DataDirectory::at(temporary.path().join("data"));
+        let machines: Vec<String> = (1..=5).map(|n| format!("w{n}")).collect();
+        check_not_lost(&directory, &[]).unwrap();
+        let error = check_not_lost(&directory, &machines).unwrap_err().to_string();
+        for part in ["5 machines", "w1, w2, w3, …", "--include-pki", "--new-ca"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        let (directory, _) = opened(&temporary);
+        check_not_lost(&directory, &machines).unwrap();
+        fs::remove_file(directory.ca()).unwrap();
+        check_not_lost(&directory, &machines).unwrap_err();
     }
 
     #[test]

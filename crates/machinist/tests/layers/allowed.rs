@@ -9,6 +9,7 @@ pub(crate) type Table = &'static [(&'static str, &'static str)];
 pub(crate) const CORE: Table = &[
     // Vocabulary and helpers: API types and conversions that know no decision.
     ("api", ""),
+    ("backup_schedule", ""),
     ("duration", ""),
     ("hex", ""),
     ("secrets", ""),
@@ -125,7 +126,8 @@ pub(crate) const MACHINIST: Table = &[
     // Work of a single command.
     ("bootstrap", "durable_file"),
     ("must_gather", "kubernetes"),
+    ("backup", "data_dir durable_file"),
     // Everything in one process, and the command line.
-    ("up", "controller data_dir kubernetes listen metrics server systemd_notify"),
-    ("cli", "bootstrap controller daemon data_dir durable_file enrol kubernetes manifests metrics must_gather operator random server systemd_notify telemetry up"),
+    ("up", "backup controller data_dir durable_file kubernetes listen metrics server systemd_notify"),
+    ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes manifests metrics must_gather operator random server systemd_notify telemetry up"),
 ];
