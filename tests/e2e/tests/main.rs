@@ -29,6 +29,7 @@ mod first_steps;
 mod fleet;
 mod generate;
 mod go_informer;
+mod hub_backup;
 mod hub_crash;
 mod hub_faults;
 mod hub_floods;
