@@ -488,6 +488,61 @@ async fn self_subject_reviews() {
     assert_eq!(response["status"]["userInfo"]["username"], "admin");
 }
 
+/// Asks the hub whose token it is, and whether that user may read metrics.
+async fn review_token(server: &TestHub, reviewer: UserInfo, token: &str) -> (u16, Value, bool) {
+    let review = json!({"spec": {"token": token}}).to_string();
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let router = server.hub.router_as(reviewer.clone());
+    let (code, reviewed) = send(router, "POST", path, &[], review).await;
+    assert!(!reviewed.to_string().contains(token), "{reviewed}");
+    let user = reviewed["status"]["user"].clone();
+    let spec = json!({
+        "user": user["username"], "groups": user["groups"],
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    });
+    let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let router = server.hub.router_as(reviewer);
+    let (_, access) = send(router, "POST", path, &[], json!({"spec": spec}).to_string()).await;
+    (code.as_u16(), reviewed["status"].clone(), access["status"]["allowed"] == true)
+}
+
+#[tokio::test]
+async fn machines_and_controllers_review_tokens() {
+    let server = TestHub::start().await;
+    let controller = UserInfo::new("c", ["machinist:controllers".to_owned()]);
+    for (role, may_read) in
+        [("admin", true), ("viewer", true), ("controller", false), ("bootstrap", false)]
+    {
+        let made = create_token(&server, json!({"role": role})).await;
+        let token = made["token"].as_str().unwrap();
+        for reviewer in [UserInfo::admin(), controller.clone(), UserInfo::node("a")] {
+            let (code, status, allowed) = review_token(&server, reviewer, token).await;
+            assert_eq!((code, &status["authenticated"]), (201, &json!(true)), "{role}: {status}");
+            assert_eq!(allowed, may_read, "{role}");
+        }
+    }
+    let viewer = create_token(&server, json!({"role": "viewer"})).await;
+    let token = viewer["token"].as_str().unwrap().to_owned();
+    // Who is no server does not learn whose token it is.
+    for other in [
+        UserInfo::new("v", ["machinist:viewers".to_owned()]),
+        UserInfo::new("b", ["system:bootstrappers".to_owned()]),
+    ] {
+        assert_eq!(review_token(&server, other, &token).await.0, 403);
+    }
+    let path = format!("/machinist/v1/tokens/{}", viewer["id"].as_str().unwrap());
+    server.send("DELETE", &path, &[], String::new()).await;
+    for bad in [token.as_str(), "abcdef.wrong", "nonsense"] {
+        let (code, status, allowed) = review_token(&server, UserInfo::node("a"), bad).await;
+        assert!(code == 201 && status["authenticated"] != true && !allowed, "{status}");
+    }
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    for (spec, code) in [(json!({}), 400), (json!({"token": "a".repeat(20_000)}), 413)] {
+        let review = json!({"spec": spec}).to_string();
+        assert_eq!(server.send("POST", path, &[], review).await.0.as_u16(), code);
+    }
+}
+
 #[tokio::test]
 async fn certificates_over_tls() {
     let server = TestHub::start().await;

@@ -1,4 +1,5 @@
-//! Self-subject reviews: `kubectl auth can-i` and `kubectl auth whoami`.
+//! Access reviews: `kubectl auth can-i` and `kubectl auth whoami`, and the reviews with which other servers verify the
+//! tokens of their clients (TokenReview and SubjectAccessReview).
 //!
 //! Answers from the authorizer; stores nothing. Called by the router.
 
@@ -6,10 +7,13 @@ use axum::response::Response;
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
+use super::authentication::authenticate_token;
 use super::visibility::NodeFilter;
 use super::{BufferedRequest, response};
 use crate::auth::authorizer::{AuthorizationDecision, RequestAttributes};
-use crate::auth::{ADMIN_GROUP, UserInfo};
+use crate::auth::{
+    ADMIN_GROUP, AUTHENTICATED_GROUP, CONTROLLER_GROUP, NODE_GROUP, UserInfo, VIEWER_GROUP,
+};
 use crate::body;
 use crate::hub::Hub;
 use crate::request::ResourcePath;
@@ -21,19 +25,28 @@ const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 /// The largest review. One holds a few names.
 const MAX_REVIEW_BYTES: usize = 16 << 10;
 
-/// Whether a path is a self-subject review.
+/// Who may review others, as in Kubernetes: a machine does so for the clients of its own servers.
+const REVIEWER_GROUPS: [&str; 3] = [ADMIN_GROUP, CONTROLLER_GROUP, NODE_GROUP];
+/// Paths that everyone may read.
+const PUBLIC_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+/// The path with which servers ask whether a client may read their metrics.
+const METRICS_PATH: &str = "/metrics";
+
+/// Whether a path is an access review.
 pub(super) fn is_review(path: &ResourcePath) -> bool {
     let plural = path.plural.as_str();
     path.version == "v1"
         && path.name.is_none()
         && matches!(
             (path.group.as_str(), plural),
-            (AUTHORIZATION_GROUP, "selfsubjectaccessreviews" | "selfsubjectrulesreviews")
-                | (AUTHENTICATION_GROUP, "selfsubjectreviews")
+            (
+                AUTHORIZATION_GROUP,
+                "selfsubjectaccessreviews" | "selfsubjectrulesreviews" | "subjectaccessreviews"
+            ) | (AUTHENTICATION_GROUP, "selfsubjectreviews" | "tokenreviews")
         )
 }
 
-/// Handles a self-subject review.
+/// Handles an access review.
 pub(super) fn handle(
     hub: &Hub,
     user: &UserInfo,
@@ -43,24 +56,36 @@ pub(super) fn handle(
     if request.parts.method != Method::POST {
         return Err(ApiError::method_not_allowed());
     }
+    let plural = path.plural.as_str();
+    let is_about_others = matches!(plural, "tokenreviews" | "subjectaccessreviews");
+    if is_about_others && !REVIEWER_GROUPS.iter().any(|group| user.is_in_group(group)) {
+        return Err(ApiError::forbidden(&user.user, "create", &path.group, plural, "", None));
+    }
     let content_type = request.header(header::CONTENT_TYPE);
     if request.body.len() > MAX_REVIEW_BYTES {
         return Err(ApiError::too_large(MAX_REVIEW_BYTES));
     }
-    let sent = body::decode(content_type, &request.body)?.value;
+    let mut sent = body::decode(content_type, &request.body)?.value;
     if !sent.is_object() {
         return Err(ApiError::bad_request("the review must be a JSON object"));
     }
-    let status = match path.plural.as_str() {
-        "selfsubjectreviews" => json!({
-            "userInfo": {"username": user.user, "groups": user.groups}
-        }),
+    let status = match plural {
+        "selfsubjectreviews" => json!({"userInfo": user_json(user)}),
         "selfsubjectaccessreviews" => access_status(hub, user, &sent["spec"]),
+        "subjectaccessreviews" => access_status(hub, &reviewed_user(&sent["spec"])?, &sent["spec"]),
+        "tokenreviews" => {
+            let status = token_status(hub, &sent["spec"])?;
+            // Whoever sees the response must not see the token.
+            sent["spec"] = json!({});
+            status
+        }
         _ => rules_status(user),
     };
-    let (group, kind) = match path.plural.as_str() {
+    let (group, kind) = match plural {
         "selfsubjectreviews" => (AUTHENTICATION_GROUP, "SelfSubjectReview"),
+        "tokenreviews" => (AUTHENTICATION_GROUP, "TokenReview"),
         "selfsubjectaccessreviews" => (AUTHORIZATION_GROUP, "SelfSubjectAccessReview"),
+        "subjectaccessreviews" => (AUTHORIZATION_GROUP, "SubjectAccessReview"),
         _ => (AUTHORIZATION_GROUP, "SelfSubjectRulesReview"),
     };
     let mut review = json!({
@@ -71,6 +96,44 @@ pub(super) fn handle(
         review["spec"] = spec.clone();
     }
     Ok(response::json_response(StatusCode::CREATED, &review))
+}
+
+fn user_json(user: &UserInfo) -> Value {
+    json!({"username": user.user, "groups": user.groups})
+}
+
+/// Whose token it is. A token that is wrong, expired or revoked belongs to nobody.
+fn token_status(hub: &Hub, spec: &Value) -> Result<Value, ApiError> {
+    let token = spec["token"].as_str().unwrap_or_default();
+    if token.is_empty() {
+        return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
+    }
+    let now = jiff::Timestamp::now().as_second();
+    Ok(match authenticate_token(hub, token, now) {
+        Some(user) => json!({"authenticated": true, "user": user_json(&user.info)}),
+        None => json!({"user": {}, "error": "the token is wrong, expired or revoked"}),
+    })
+}
+
+/// The user of a SubjectAccessReview, in no groups but those it names.
+fn reviewed_user(spec: &Value) -> Result<UserInfo, ApiError> {
+    let groups = spec["groups"].as_array().into_iter().flatten();
+    let groups: Vec<String> = groups.filter_map(|it| it.as_str().map(str::to_owned)).collect();
+    let user = spec["user"].as_str().unwrap_or_default().to_owned();
+    if user.is_empty() && groups.is_empty() {
+        return Err(ApiError::bad_request("at least one of user or group must be specified"));
+    }
+    Ok(UserInfo { user, groups })
+}
+
+fn may_get_path(user: &UserInfo, path: &str) -> bool {
+    let is_below = |root: &str| path == root || path.starts_with(&format!("{root}/"));
+    match path {
+        _ if user.is_in_group(ADMIN_GROUP) => true,
+        _ if is_below("/machinist") => false,
+        _ if is_below(METRICS_PATH) => user.is_in_group(VIEWER_GROUP),
+        path => user.is_in_group(AUTHENTICATED_GROUP) || PUBLIC_PATHS.contains(&path),
+    }
 }
 
 fn access_status(hub: &Hub, user: &UserInfo, spec: &Value) -> Value {
@@ -89,7 +152,7 @@ fn access_status(hub: &Hub, user: &UserInfo, spec: &Value) -> Value {
         is_allowed(hub, user, &attributes)
     } else {
         let path = spec["nonResourceAttributes"]["path"].as_str().unwrap_or_default();
-        user.is_in_group(ADMIN_GROUP) || !path.starts_with("/machinist/")
+        may_get_path(user, path)
     };
     json!({"allowed": allowed})
 }

@@ -92,7 +92,8 @@ pub(super) fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<Authentica
     authenticate_token(hub, token.trim(), now).map(Some).ok_or(())
 }
 
-fn authenticate_token(hub: &Hub, token: &str, now: i64) -> Option<AuthenticatedUser> {
+/// The user of a bearer token.
+pub(super) fn authenticate_token(hub: &Hub, token: &str, now: i64) -> Option<AuthenticatedUser> {
     let id = tokens::token_id(token)?;
     let record = find_token(&hub.inner.store, id)?;
     let info = tokens::authenticate(token, &record, now)?;
