@@ -29,6 +29,7 @@
 //! | [`ignition`] | Ignition configs of every version: parse, validate, merge, convert |
 //! | [`kubelet`] | what KubeletConfig, FeatureGate and Node settings mean for a pool's kubelets |
 //! | [`lint`] | what is wrong or suspicious in a manifest, with field and remedy |
+//! | [`metrics_access`] | who may read the metrics of a process, and how often tokens are reviewed |
 //! | [`migrate`] | which objects move between two API servers, and what prevents it |
 //! | [`node`] | a machine's Node and MachineConfigNode |
 //! | [`operator`] | what is deployed into a Kubernetes cluster, in which order, and its status |
@@ -70,6 +71,7 @@ pub mod hex;
 pub mod ignition;
 pub mod kubelet;
 pub mod lint;
+pub mod metrics_access;
 pub mod migrate;
 pub mod node;
 pub mod operator;

@@ -22,6 +22,7 @@
 //! | [`operator`] | deploys the other components into a Kubernetes cluster: `machinist operator` |
 //! | `random` | secrets from the system's CSPRNG |
 //! | [`server`] | serves Ignition configs to machines on their first boot: `machinist server` |
+//! | [`serving_certificate`] | the certificate that a process serves HTTPS with |
 //! | `systemd_notify` | readiness and watchdog of systemd services |
 //! | [`telemetry`] | logging |
 //! | [`up`] | hub, controller and server in one process: `machinist up` |
@@ -42,6 +43,7 @@ pub mod must_gather;
 pub mod operator;
 mod random;
 pub mod server;
+pub mod serving_certificate;
 mod systemd_notify;
 pub mod telemetry;
 pub mod up;

@@ -43,6 +43,7 @@ mod kubectl_parity;
 mod kubelet;
 mod kubernetes_nodes;
 mod machine_lifecycle;
+mod metrics_access;
 mod monitoring;
 mod must_gather;
 mod once;

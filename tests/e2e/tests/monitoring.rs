@@ -24,6 +24,19 @@ fn promtool_accepts_the_alerts_and_their_tests() {
 }
 
 #[test]
+fn promtool_accepts_the_scrape_configuration() {
+    let lab = Lab::new().unwrap();
+    let text = fs::read_to_string(cache::source_root().join("monitoring/prometheus.yaml")).unwrap();
+    // Debian builds promtool without the discovery of Kubernetes.
+    let discovery = "  kubernetes_sd_configs:\n  - role: endpointslice\n    \
+                     namespaces: {names: [openshift-machine-config-operator]}\n";
+    assert!(text.contains(discovery), "{text}");
+    let file = lab.create_dir("prometheus").unwrap().join("prometheus.yaml");
+    fs::write(&file, text.replace(discovery, "  static_configs: [{targets: ['a:1']}]\n")).unwrap();
+    promtool(&["check", "config", "--syntax-only"], &file);
+}
+
+#[test]
 fn promtool_accepts_every_query_of_the_dashboard() {
     let lab = Lab::new().unwrap();
     let text = fs::read(cache::source_root().join("monitoring/dashboard.json")).unwrap();

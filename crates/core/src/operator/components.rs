@@ -71,7 +71,7 @@ impl ComponentInputs {
             "controller".to_owned(),
             format!("--namespace={}", self.namespace),
             format!("--profile={}", self.settings.profile.as_str()),
-            format!("--metrics-listen=[::]:{}", port::METRICS_LOCAL),
+            metrics_listen(port::METRICS),
         ];
         let (mut volumes, mut mounts) = (vec![], vec![]);
         if let Some(endpoint) = &self.endpoint {
@@ -89,9 +89,10 @@ impl ComponentInputs {
                 );
             }
         }
-        let probe = |path: &str| json!({"httpGet": {"path": path, "port": "metrics"}});
+        let probe =
+            |path: &str| json!({"httpGet": {"path": path, "port": "metrics", "scheme": "HTTPS"}});
         let mut container = self.container("controller", &args, 50, Some(CONTROLLER_MEMORY_LIMIT));
-        container["ports"] = json!([{"name": "metrics", "containerPort": port::METRICS_LOCAL}]);
+        container["ports"] = json!([{"name": "metrics", "containerPort": port::METRICS}]);
         container["readinessProbe"] = probe("/readyz");
         container["livenessProbe"] = probe("/healthz");
         container["securityContext"] = unprivileged_security_context();
@@ -129,7 +130,9 @@ impl ComponentInputs {
             "start".to_owned(),
             "--root=/rootfs".to_owned(),
             format!("--drift={}", self.settings.drift),
+            metrics_listen(port::METRICS_DAEMON),
         ];
+        // The port is not declared: the daemon runs even where another pod has it, and then serves no metrics.
         // No limit: tools that unpack OS images run in this container, and an update must not be killed half-way.
         let mut container = self.container("daemon", &args, 20, None);
         let name =
@@ -211,6 +214,11 @@ impl ComponentInputs {
     }
 }
 
+/// On every address, so with HTTPS and authentication.
+pub(super) fn metrics_listen(port: u16) -> String {
+    format!("--metrics-listen=[::]:{port}")
+}
+
 fn selector(part: OperatorComponent) -> Value {
     json!({"k8s-app": part.name()})
 }
@@ -280,6 +288,25 @@ pub(super) mod tests {
             args(&inputs().manifest(OperatorComponent::Server))
                 .contains("--apiserver-url=https://a:6443")
         );
+    }
+
+    /// `deploy/system/metrics.yaml` has the same ports. Two components on the network of one host need two.
+    #[test]
+    fn every_component_serves_metrics_on_a_port_of_its_own() {
+        for (part, port) in [
+            (OperatorComponent::Controller, 8797),
+            (OperatorComponent::Server, 22625),
+            (OperatorComponent::Daemon, 9001),
+        ] {
+            let object = inputs().manifest(part);
+            assert!(args(&object).contains(&format!("--metrics-listen=[::]:{port}")), "{part:?}");
+            assert!(!args(&object).contains("insecure"), "{part:?}");
+        }
+        let controller = inputs().manifest(OperatorComponent::Controller);
+        let container = &controller["spec"]["template"]["spec"]["containers"][0];
+        for probe in ["readinessProbe", "livenessProbe"] {
+            assert_eq!(container[probe]["httpGet"]["scheme"], "HTTPS");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::component_order::OperatorComponent;
 use super::components::{
     BUNDLE_DIR, ComponentInputs, NOBODY_UID, control_plane_affinity, control_plane_scheduling,
-    nobody_security_context, unprivileged_security_context,
+    metrics_listen, nobody_security_context, unprivileged_security_context,
 };
 use super::{ACCESS_NAMESPACE, BUNDLE_KEY, SERVER_CA, SERVER_TLS};
 use crate::api::names::{label, port};
@@ -30,6 +30,7 @@ impl ComponentInputs {
             "start".to_owned(),
             format!("--apiserver-url={api_server}"),
             format!("--namespace={}", self.namespace),
+            metrics_listen(port::METRICS_SERVER),
         ];
         if self.settings.needs_access() {
             args.push(format!("--access-namespace={ACCESS_NAMESPACE}"));
@@ -50,6 +51,7 @@ impl ComponentInputs {
         container["ports"] = json!([
             {"name": "https", "containerPort": port::SERVER_TLS},
             {"name": "http", "containerPort": port::SERVER_HTTP},
+            {"name": "metrics", "containerPort": port::METRICS_SERVER},
         ]);
         container["readinessProbe"] = json!({"tcpSocket": {"port": "https"}});
         container["securityContext"] = unprivileged_security_context();

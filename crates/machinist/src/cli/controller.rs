@@ -14,10 +14,11 @@ use super::CommandOutcome;
 use super::connection_args::ConnectionArgs;
 use super::lease_args::LeaseArgs;
 use super::log_args::LogArgs;
+use super::metrics_args::MetricsSecurityArgs;
 use super::signals::shutdown_signal;
 use super::template_args::TemplateArgs;
 use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
-use crate::metrics::ProcessHealth;
+use crate::metrics::{MetricsOptions, ProcessHealth};
 use crate::systemd_notify;
 
 /// Run the controller: it renders pools, rolls configs out, drains machines and reports status
@@ -56,9 +57,13 @@ pub(super) struct ControllerArgs {
         long,
         alias = "metrics-listen-address",
         value_name = "ADDR:PORT",
-        default_value = "127.0.0.1:8797"
+        default_value = "127.0.0.1:8797",
+        help_heading = "Metrics"
     )]
     metrics_listen: SocketAddr,
+
+    #[command(flatten)]
+    metrics_security: MetricsSecurityArgs,
 
     /// The URL at which machines reach the machine config server, such as https://host:22623. For every
     /// pool, the controller then writes the Secret POOL-user-data-managed with the pointer config
@@ -108,7 +113,10 @@ impl ControllerArgs {
             namespace: self.namespace.clone(),
             templates: Arc::new(self.templates.read()?),
             election: self.lease.election(namespace.clone(), identity)?,
-            metrics_listen: Some(self.metrics_listen),
+            metrics: Some(MetricsOptions {
+                listen: self.metrics_listen,
+                security: self.metrics_security.security(),
+            }),
             extra_metrics: Vec::new(),
             user_data: None,
             health: watch::Sender::default(),

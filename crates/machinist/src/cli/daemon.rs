@@ -14,9 +14,11 @@ use super::connection_args::ConnectionArgs;
 use super::daemon_status::{DaemonPlanArgs, DaemonStatusArgs};
 use super::firstboot::FirstBootArgs;
 use super::log_args::LogArgs;
+use super::metrics_args::MetricsSecurityArgs;
 use super::signals::shutdown_signal;
 use crate::daemon::agent::{self, DaemonOptions, ExitReason, NodeRegistration};
 use crate::daemon::join::paths::JoinPaths;
+use crate::metrics::MetricsOptions;
 use crate::systemd_notify;
 
 /// Run the daemon of this machine, or show its status
@@ -73,8 +75,11 @@ pub(super) struct DaemonStartArgs {
     root: PathBuf,
 
     /// Serve /metrics, /healthz and /readyz on this address, such as 127.0.0.1:8797 [default: not served]
-    #[arg(long, value_name = "ADDR:PORT", aliases = ["listen", "metrics-url"])]
+    #[arg(long, value_name = "ADDR:PORT", aliases = ["listen", "metrics-url"], help_heading = "Metrics")]
     metrics_listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    metrics_security: MetricsSecurityArgs,
 
     #[command(flatten)]
     log: LogArgs,
@@ -159,7 +164,10 @@ impl DaemonStartArgs {
         Ok(DaemonOptions {
             name: self.node_name.clone().map_or_else(host_name, Ok)?,
             root: self.root.clone(),
-            metrics_listen: self.metrics_listen,
+            metrics: self.metrics_listen.map(|listen| MetricsOptions {
+                listen,
+                security: self.metrics_security.security(),
+            }),
             registration: self.register.then_some(registration),
             drift_policy: self.drift,
             kubelet_healthz: self

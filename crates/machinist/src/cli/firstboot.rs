@@ -133,7 +133,7 @@ impl FirstBootArgs {
             has_kubelet: false,
             keep_identity: false,
             binary: std::env::current_exe().context("cannot find the path of this binary")?,
-            metrics_listen: None,
+            metrics_arguments: Vec::new(),
             approval_timeout: credentials::CERTIFICATE_TIMEOUT,
             start_now: false,
         })

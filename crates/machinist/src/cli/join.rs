@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use machinist_core::duration::parse_duration;
 use serde_json::Value;
 
 use super::daemon::host_name;
+use super::metrics_args::MetricsSecurityArgs;
 use super::output::OutputFormat;
 use super::{CommandOutcome, output};
 use crate::daemon::join::{self, JoinOptions, credentials};
@@ -85,8 +87,11 @@ pub(super) struct JoinArgs {
     binary: Option<PathBuf>,
 
     /// Make the daemon serve /metrics, /healthz and /readyz on this address, such as 127.0.0.1:8797 [default: not served]
-    #[arg(long, alias = "listen", value_name = "ADDR:PORT")]
-    metrics_listen: Option<String>,
+    #[arg(long, alias = "listen", value_name = "ADDR:PORT", help_heading = "Metrics")]
+    metrics_listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    metrics_security: MetricsSecurityArgs,
 
     /// How long to wait for an approval if the API server does not approve this machine automatically, such as 1h
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
@@ -102,6 +107,14 @@ pub(super) struct JoinArgs {
 }
 
 impl JoinArgs {
+    /// The flags of the daemon for its metrics.
+    fn metrics_arguments(&self) -> Vec<String> {
+        let Some(listen) = self.metrics_listen else { return Vec::new() };
+        let mut arguments = vec!["--metrics-listen".to_owned(), listen.to_string()];
+        arguments.extend(self.metrics_security.arguments());
+        arguments
+    }
+
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         telemetry::init_logging(LogFormat::Text);
         let given = self.join_kubeconfig()?;
@@ -120,7 +133,7 @@ impl JoinArgs {
             has_kubelet: self.kubelet,
             keep_identity: self.keep_identity,
             binary,
-            metrics_listen: self.metrics_listen.clone(),
+            metrics_arguments: self.metrics_arguments(),
             approval_timeout: self.approval_timeout,
             start_now: true,
         };

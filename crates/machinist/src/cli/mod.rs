@@ -37,6 +37,7 @@ mod label;
 mod lease_args;
 mod log_args;
 mod man;
+mod metrics_args;
 mod migrate;
 mod must_gather;
 mod once;

@@ -11,7 +11,9 @@ use super::connection_args::ConnectionArgs;
 use super::controller::identity;
 use super::lease_args::LeaseArgs;
 use super::log_args::LogArgs;
+use super::metrics_args::MetricsSecurityArgs;
 use super::signals::shutdown_signal;
+use crate::metrics::MetricsOptions;
 use crate::operator::{self, OperatorOptions};
 
 /// Run the operator: it deploys controller, server and daemons into a Kubernetes cluster and maintains them
@@ -54,9 +56,13 @@ pub(super) struct OperatorArgs {
         long,
         alias = "metrics-listen-address",
         value_name = "ADDR:PORT",
-        default_value = "127.0.0.1:8797"
+        default_value = "127.0.0.1:8797",
+        help_heading = "Metrics"
     )]
     metrics_listen: SocketAddr,
+
+    #[command(flatten)]
+    metrics_security: MetricsSecurityArgs,
 }
 
 impl OperatorArgs {
@@ -68,7 +74,10 @@ impl OperatorArgs {
             pod: self.pod_name.clone(),
             release: self.release_version.clone(),
             election: self.lease.election(self.namespace.clone(), identity())?,
-            metrics_listen: Some(self.metrics_listen),
+            metrics: Some(MetricsOptions {
+                listen: self.metrics_listen,
+                security: self.metrics_security.security(),
+            }),
         };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

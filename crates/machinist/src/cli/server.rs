@@ -14,12 +14,14 @@ use tokio_util::sync::CancellationToken;
 use super::CommandOutcome;
 use super::connection_args::ConnectionArgs;
 use super::log_args::LogArgs;
+use super::metrics_args::MetricsSecurityArgs;
 use super::signals::shutdown_signal;
 use crate::manifests;
 use crate::server::{
     self, AccessOptions, ApiAccess, EnrolmentOptions, ListenAddress, ListenOptions,
     ManifestDirectory, ServedBinary, ServerOptions, ServingIdentity, tls,
 };
+use crate::serving_certificate::CertificateFiles;
 use crate::systemd_notify;
 use crate::up::raise_file_limit;
 
@@ -92,8 +94,16 @@ struct ListenArgs {
     logtostderr: Option<Option<bool>>,
 
     /// Serve /metrics, /healthz and /readyz on this address [default: not served]
-    #[arg(long, alias = "metrics-listen-address", value_name = "ADDR:PORT")]
+    #[arg(
+        long,
+        alias = "metrics-listen-address",
+        value_name = "ADDR:PORT",
+        help_heading = "Metrics"
+    )]
     metrics_listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    metrics_security: MetricsSecurityArgs,
 
     /// The HTTP status for an unknown pool: 404, or 500 or 503, on which Ignition retries
     #[arg(long, value_name = "STATUS", default_value_t = 404, value_parser = parse_unknown_pool)]
@@ -177,6 +187,7 @@ impl ListenArgs {
             secure,
             insecure,
             metrics_listen: metrics,
+            metrics_security: self.metrics_security.security(),
             metrics_registry: server::ServerMetrics::default(),
             tls: tls::ServerTlsSettings {
                 min_version: self.tls_min_version.clone().unwrap_or_default(),
@@ -214,7 +225,8 @@ impl ListenArgs {
     }
 
     fn identity(&self) -> ServingIdentity {
-        ServingIdentity::Files { certificate: self.cert.clone(), key: self.key.clone() }
+        let files = CertificateFiles { certificate: self.cert.clone(), key: self.key.clone() };
+        ServingIdentity::Files(files)
     }
 }
 

@@ -9,9 +9,11 @@ use clap::Args;
 
 use super::daily_backup_args::DailyBackupArgs;
 use super::log_args::LogArgs;
+use super::metrics_args::MetricsSecurityArgs;
 use super::template_args::TemplateArgs;
 use super::{CommandOutcome, output};
 use crate::data_dir::DataDirectory;
+use crate::metrics::MetricsOptions;
 use crate::server::ListenAddresses;
 use crate::systemd_notify;
 use crate::up::{RunningSystem, UpConfig, kubeconfig};
@@ -68,8 +70,11 @@ pub(super) struct UpArgs {
     server_sealed_url: Option<String>,
 
     /// Serve /metrics (of hub, controller and machine config server), /healthz and /readyz on this address, such as 127.0.0.1:8797 [default: not served]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", help_heading = "Metrics")]
     metrics_listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    metrics_security: MetricsSecurityArgs,
 
     /// Make machines download machinist from the machine config server, complete their first boot with it
     /// (kernel arguments, the OS image) and join. The URL at which machines reach the server
@@ -156,7 +161,10 @@ impl UpArgs {
             server_anonymous: self.server_anonymous,
             server_token_file: self.server_token_file.clone(),
             server_sealed: self.server_sealed_url.clone(),
-            metrics_listen: self.metrics_listen,
+            metrics: self.metrics_listen.map(|listen| MetricsOptions {
+                listen,
+                security: self.metrics_security.security(),
+            }),
             server_first_boot: self.server_first_boot_url.clone(),
             server_join_token_file: self.server_join_token_file.clone(),
             daily_backup: self.backup.config()?,

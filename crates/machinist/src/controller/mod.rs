@@ -32,7 +32,6 @@ mod rollout;
 mod status;
 mod user_data;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +49,7 @@ use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::lease::{ElectionConfig, Elector};
 use crate::kubernetes::reflectors::Reflectors;
 use crate::listen;
-use crate::metrics::{MetricsEndpoint, MetricsSource, ProcessHealth, Readiness};
+use crate::metrics::{MetricsEndpoint, MetricsOptions, MetricsSource, ProcessHealth, Readiness};
 use context::Context;
 use metrics::ControllerMetrics;
 pub use user_data::{EndpointFiles, UserData};
@@ -68,7 +67,7 @@ pub struct ControllerOptions {
     /// How it takes part in the leader election.
     pub election: ElectionConfig,
     /// Where metrics are served, if anywhere.
-    pub metrics_listen: Option<SocketAddr>,
+    pub metrics: Option<MetricsOptions>,
     /// Metrics of other components in the same process, for the same endpoint.
     pub extra_metrics: Vec<MetricsSource>,
     /// Where machines fetch their configs, if pointer configs are wanted.
@@ -80,7 +79,7 @@ pub struct ControllerOptions {
 /// Runs until `stop` ends. It survives restarts of the API server and lost leases.
 ///
 /// # Errors
-/// The address for its metrics is taken.
+/// The address for its metrics is taken, or their certificate cannot be used.
 pub async fn run(
     client: Client,
     options: ControllerOptions,
@@ -90,12 +89,13 @@ pub async fn run(
     let health = options.health.clone();
     let failures = FailureLog::default();
     let mut tasks = JoinSet::new();
-    if let Some(address) = options.metrics_listen {
-        let listener = listen::bind(address, "--metrics-listen").await?;
+    if let Some(serve) = &options.metrics {
+        let listener = listen::bind(serve.listen, "--metrics-listen").await?;
         let mut sources = options.extra_metrics.clone();
         sources.push(metrics.source());
         let readiness = Readiness { health: health.subscribe(), failures: failures.subscribe() };
-        tasks.spawn(MetricsEndpoint { sources, health: Some(readiness) }.serve(listener));
+        let endpoint = MetricsEndpoint { sources, health: Some(readiness) };
+        endpoint.start(listener, &serve.security, Some(client.clone()), &mut tasks).await?;
     }
     let (events, writer) = Recorder::new(client.clone(), failures.clone());
     tasks.spawn(writer);

@@ -1,12 +1,24 @@
 //! The HTTP endpoint that serves the metrics and the health of a process.
 
-use axum::Router;
-use axum::http::StatusCode;
-use axum::routing::get;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use http::StatusCode;
+use kube::Client;
+use machinist_core::metrics_access::ListenerProtection;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use super::{MetricsSource, render};
+use super::handler::MetricsHandler;
+use super::security::{MetricsOptions, MetricsSecurity};
+use super::token_reviewer::TokenReviewer;
+use super::{MetricsSource, serve};
+use crate::listen;
+
+/// How often a process whose work does not depend on its metrics tries to serve them.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The state of a process that takes part in a leader election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,8 +62,9 @@ pub(crate) struct Readiness {
 
 impl Readiness {
     /// Failures make a process unready only while it starts. A leader that cannot write one object still does the rest of
-    /// its work, and a standby that could not do one thing would still be better than no leader.
-    fn response(&self) -> (StatusCode, String) {
+    /// its work, and a standby that could not do one thing would still be better than no leader. They name objects of the
+    /// cluster: without `details` only their number is shown.
+    pub(super) fn response(&self, details: bool) -> (StatusCode, String) {
         let health = *self.health.borrow();
         let (status, text) = health.status();
         let failures = self.failures.borrow();
@@ -62,34 +75,63 @@ impl Readiness {
             ProcessHealth::Leading | ProcessHealth::Standby => status,
             ProcessHealth::Starting => StatusCode::SERVICE_UNAVAILABLE,
         };
-        (status, format!("{text}; failing:\n{}\n", failures.join("\n")))
+        let failing = match details {
+            true => failures.join("\n"),
+            false => format!("{} (send a token that may read /metrics)", failures.len()),
+        };
+        (status, format!("{text}; failing:\n{failing}\n"))
     }
 }
 
 impl MetricsEndpoint {
-    /// Serves `/metrics`, `/healthz` and `/readyz` until it is dropped.
-    pub(crate) async fn serve(self, listener: TcpListener) {
-        if let Ok(address) = listener.local_addr() {
-            tracing::info!(%address, "serving /metrics, /healthz and /readyz");
-        }
-        if let Err(error) = axum::serve(listener, self.router()).await {
-            tracing::warn!(%error, "the metrics endpoint has stopped");
+    /// Serves until it is dropped, for a process whose work must not depend on its metrics: what fails is logged and
+    /// retried.
+    pub(crate) async fn serve_with_retries(self, options: MetricsOptions, client: Client) {
+        let mut reported = None;
+        loop {
+            let mut tasks = JoinSet::new();
+            let started = async {
+                let listener = listen::bind(options.listen, "--metrics-listen").await?;
+                let client = Some(client.clone());
+                self.clone().start(listener, &options.security, client, &mut tasks).await
+            };
+            match started.await {
+                Ok(()) => while tasks.join_next().await.is_some() {},
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    if reported.as_ref() != Some(&error) {
+                        tracing::warn!(error, retry_in = ?RETRY_INTERVAL, "cannot serve metrics");
+                        reported = Some(error);
+                    }
+                }
+            }
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
-    fn router(self) -> Router {
-        let Self { sources, health } = self;
-        let ready = move || {
-            let response = match &health {
-                Some(health) => health.response(),
-                None => (StatusCode::OK, "ok".to_owned()),
-            };
-            std::future::ready(response)
-        };
-        Router::new()
-            .route("/metrics", get(move || std::future::ready(render(&sources))))
-            .route("/healthz", get(|| async { "ok" }))
-            .route("/readyz", get(ready))
+    /// Serves `/metrics`, `/healthz` and `/readyz` until the tasks end. Tokens are verified with the API server of `client`.
+    ///
+    /// # Errors
+    /// The certificate cannot be used, or the listener needs authentication and there is no API server.
+    pub(crate) async fn start(
+        self,
+        listener: TcpListener,
+        security: &MetricsSecurity,
+        client: Option<Client>,
+        tasks: &mut JoinSet<()>,
+    ) -> Result<()> {
+        let address = listener.local_addr()?;
+        let protection = security.protection(address, client.is_some())?;
+        let (mut acceptor, mut reviewer) = (None, None);
+        if protection == ListenerProtection::Authenticated {
+            acceptor = Some(security.acceptor(tasks).await?);
+            reviewer = client.map(TokenReviewer::new);
+        }
+        let scheme = if acceptor.is_some() { "https" } else { "http" };
+        tracing::info!(%address, scheme, "serving /metrics, /healthz and /readyz");
+        let handler = Arc::new(MetricsHandler { endpoint: self, protection, reviewer });
+        tasks.spawn(serve::run(listener, acceptor, handler));
+        Ok(())
     }
 }
 
@@ -109,14 +151,17 @@ mod tests {
         let (health, failures) =
             (watch::Sender::new(ProcessHealth::Standby), watch::Sender::new(Vec::new()));
         let readiness = Readiness { health: health.subscribe(), failures: failures.subscribe() };
-        assert_eq!(readiness.response(), (StatusCode::OK, "standing by".to_owned()));
+        assert_eq!(readiness.response(true), (StatusCode::OK, "standing by".to_owned()));
         failures.send_replace(vec!["list nodes: forbidden".to_owned()]);
         let text = "standing by; failing:\nlist nodes: forbidden\n".to_owned();
-        assert_eq!(readiness.response(), (StatusCode::OK, text));
+        assert_eq!(readiness.response(true), (StatusCode::OK, text));
+        let (status, text) = readiness.response(false);
+        assert!(status == StatusCode::OK && text.contains("failing:\n1 (send"), "{text}");
+        assert!(!text.contains("nodes"), "{text}");
         health.send_replace(ProcessHealth::Starting);
-        assert_eq!(readiness.response().0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(readiness.response(true).0, StatusCode::SERVICE_UNAVAILABLE);
         health.send_replace(ProcessHealth::Leading);
-        assert_eq!(readiness.response().0, StatusCode::OK);
-        assert!(readiness.response().1.starts_with("leading; failing:"));
+        assert_eq!(readiness.response(true).0, StatusCode::OK);
+        assert!(readiness.response(true).1.starts_with("leading; failing:"));
     }
 }

@@ -2,8 +2,20 @@
 //!
 //! A process has one endpoint and one or more sources of metrics: `machinist up` serves those of the hub, the controller and
 //! the machine config server together.
+//!
+//! | module | does |
+//! |---|---|
+//! | `security` | what the flags ask for, and the certificate |
+//! | `endpoint` | starts the endpoint of a process |
+//! | `serve` | the port: TLS and limits |
+//! | `handler` | one request |
+//! | `token_reviewer` | asks the API server who may read metrics |
 
 mod endpoint;
+mod handler;
+mod security;
+mod serve;
+mod token_reviewer;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +24,7 @@ use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 
 pub(crate) use endpoint::{MetricsEndpoint, ProcessHealth, Readiness};
+pub use security::{MetricsCertificate, MetricsOptions, MetricsSecurity};
 
 /// Something that has metrics. A clone shares them.
 #[derive(Clone)]
@@ -51,7 +64,10 @@ pub fn render(sources: &[MetricsSource]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+mod tests;
+
+#[cfg(test)]
+mod render_tests {
     use super::*;
     use prometheus_client::metrics::gauge::Gauge;
 

@@ -14,7 +14,6 @@ mod reconcile;
 mod report;
 mod write;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -30,7 +29,7 @@ use crate::kubernetes::lease::{ElectionConfig, Elector};
 use crate::kubernetes::reflectors::{merge_changes, wait_until_ready};
 use crate::kubernetes::request::ApiClient;
 use crate::listen;
-use crate::metrics::{MetricsEndpoint, ProcessHealth, Readiness};
+use crate::metrics::{MetricsEndpoint, MetricsOptions, ProcessHealth, Readiness};
 use caches::OperatorCaches;
 use metrics::OperatorMetrics;
 use reconcile::{Operator, OperatorReporters};
@@ -61,13 +60,14 @@ pub struct OperatorOptions {
     /// How it takes part in the leader election.
     pub election: ElectionConfig,
     /// Where metrics are served, if anywhere.
-    pub metrics_listen: Option<SocketAddr>,
+    pub metrics: Option<MetricsOptions>,
 }
 
 /// Runs until `stop` ends.
 ///
 /// # Errors
-/// The image of the components is unknown, or the address for its metrics is taken.
+/// The image of the components is unknown, the address for its metrics is taken, or their certificate cannot be
+/// used.
 pub async fn run(
     client: Client,
     options: OperatorOptions,
@@ -77,11 +77,11 @@ pub async fn run(
     let health = watch::Sender::new(ProcessHealth::Starting);
     let failures = FailureLog::default();
     let mut tasks = JoinSet::new();
-    if let Some(address) = options.metrics_listen {
-        let listener = listen::bind(address, "--metrics-listen").await?;
+    if let Some(serve) = &options.metrics {
+        let listener = listen::bind(serve.listen, "--metrics-listen").await?;
         let readiness = Readiness { health: health.subscribe(), failures: failures.subscribe() };
         let endpoint = MetricsEndpoint { sources: vec![metrics.source()], health: Some(readiness) };
-        tasks.spawn(endpoint.serve(listener));
+        endpoint.start(listener, &serve.security, Some(client.clone()), &mut tasks).await?;
     }
     let (events, writer) = Recorder::new(client.clone(), failures.clone());
     tasks.spawn(writer);

@@ -14,8 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::connections::{ConnectionGuard, ConnectionLimits, Connections};
 use super::routes::Routes;
+use crate::listen::connections::{ConnectionGuard, ConnectionLimits, Connections};
 
 /// The timeout of a TLS handshake. It is long enough for thousands at once.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -13,14 +13,12 @@
 
 mod access;
 mod binary;
-mod connections;
 mod directory;
 mod enrol;
 mod http_response;
 mod image_registry;
 mod listen;
 mod metrics;
-mod reload;
 mod responses;
 mod routes;
 mod sockets;
@@ -42,18 +40,18 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::MetricsEndpoint;
+use crate::listen::connections::ConnectionLimits;
+use crate::metrics::{MetricsEndpoint, MetricsSecurity};
+use crate::serving_certificate::{self, CertificateFiles, ServingCertificate};
 use access::AccessControl;
 pub use access::AccessOptions;
 pub use binary::ServedBinary;
-use connections::ConnectionLimits;
 pub use directory::ManifestDirectory;
 use enrol::EnrolmentRegistrar;
 pub use metrics::ServerMetrics;
 use routes::{ConfigSource, Routes};
 pub use sockets::{InheritedSockets, ListenAddress, inherited_sockets};
 use state::ServerState;
-use tls::ConfigServerCertificate;
 pub use token_file::{TOKEN_FILE_NAME as TOKEN_FILE, TokenFile};
 use tokens::{ApiTokens, TokenStore};
 
@@ -69,6 +67,8 @@ pub struct ListenOptions {
     pub insecure: Option<ListenAddress>,
     /// Where metrics are served, if at all.
     pub metrics_listen: Option<ListenAddress>,
+    /// How the metrics are protected.
+    pub metrics_security: MetricsSecurity,
     /// The metrics, which the caller may also serve elsewhere.
     pub metrics_registry: ServerMetrics,
     /// TLS versions and cipher suites.
@@ -83,14 +83,9 @@ pub struct ListenOptions {
 #[derive(Debug, Clone)]
 pub enum ServingIdentity {
     /// Files, which are read again when they change.
-    Files {
-        /// The certificate and its intermediates.
-        certificate: PathBuf,
-        /// The private key.
-        key: PathBuf,
-    },
+    Files(CertificateFiles),
     /// A certificate from the caller.
-    Provided(ConfigServerCertificate),
+    Provided(ServingCertificate),
 }
 
 /// How new machines connect to the API server.
@@ -176,6 +171,7 @@ pub async fn start(
 ) -> Result<()> {
     let mut tasks = JoinSet::new();
     let metrics = listen.metrics_registry.clone();
+    let metrics_client = client.clone();
     let certificate = certificate(&identity).await?;
     let prepare = async {
         let (mut tokens, mut registrar) = (None, None);
@@ -202,7 +198,8 @@ pub async fn start(
         (ConfigSource::Api(Box::new(state)), AccessControl::new(listen.access.clone(), tokens));
     let routes = Routes::new(source, access, listen.unknown_pool_status, metrics, registrar);
     let routes = routes.with_binary(binary);
-    serve(routes, listen, identity, (certificate, acceptor), ready, stop).await
+    let client = Some(metrics_client);
+    serve(routes, listen, client, identity, (certificate, acceptor), ready, stop).await
 }
 
 /// Serves from a directory until `stop`.
@@ -227,16 +224,16 @@ pub async fn bootstrap(
     let access = AccessControl::new(listen.access.clone(), Some(tokens));
     let routes = Routes::new(source, access, listen.unknown_pool_status, metrics, registrar);
     let routes = routes.with_binary(binary);
-    serve(routes, listen, identity, (certificate, acceptor), ready, stop).await
+    serve(routes, listen, None, identity, (certificate, acceptor), ready, stop).await
 }
 
 /// The certificate at the start.
-async fn certificate(identity: &ServingIdentity) -> Result<ConfigServerCertificate> {
+async fn certificate(identity: &ServingIdentity) -> Result<ServingCertificate> {
     match identity {
         ServingIdentity::Provided(certificate) => Ok(certificate.clone()),
-        ServingIdentity::Files { certificate, key } => {
-            let pair = reload::read(certificate, key).await;
-            ConfigServerCertificate::new(&pair.context("failed to load serving cert")?)
+        ServingIdentity::Files(files) => {
+            let pair = serving_certificate::read(files).await;
+            ServingCertificate::new(&pair.context("failed to load serving cert")?)
                 .context("failed to load serving cert")
         }
     }
@@ -244,7 +241,7 @@ async fn certificate(identity: &ServingIdentity) -> Result<ConfigServerCertifica
 
 fn acceptor(
     listen: &ListenOptions,
-    certificate: &ConfigServerCertificate,
+    certificate: &ServingCertificate,
     registrar: Option<&EnrolmentRegistrar>,
 ) -> Result<TlsAcceptor> {
     listen.tls.acceptor(certificate, registrar.map(EnrolmentRegistrar::ca_pem))
@@ -253,8 +250,9 @@ fn acceptor(
 async fn serve(
     routes: Routes,
     listen: ListenOptions,
+    client: Option<Client>,
     identity: ServingIdentity,
-    (certificate, acceptor): (ConfigServerCertificate, TlsAcceptor),
+    (certificate, acceptor): (ServingCertificate, TlsAcceptor),
     ready: impl FnOnce(ListenAddresses),
     stop: CancellationToken,
 ) -> Result<()> {
@@ -280,10 +278,11 @@ async fn serve(
         let listener = sockets::listen(address, "--metrics-listen").await?;
         let endpoint =
             MetricsEndpoint { sources: vec![listen.metrics_registry.source()], health: None };
-        background.spawn(endpoint.serve(listener));
+        endpoint.start(listener, &listen.metrics_security, client, &mut background).await?;
     }
-    if let ServingIdentity::Files { certificate: file, key } = identity {
-        background.spawn(reload::watch_files(file, key, certificate, FILE_POLL_INTERVAL));
+    if let ServingIdentity::Files(files) = identity {
+        let watch = serving_certificate::watch_files(files, certificate, FILE_POLL_INTERVAL);
+        background.spawn(watch);
     }
     ready(listening);
     while serving.join_next().await.is_some() {}

@@ -1,76 +1,17 @@
-//! TLS of the server: the certificate, which can be replaced at run time, versions and cipher suites.
+//! TLS of the server: versions, cipher suites and client certificates.
 
-use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use parking_lot::RwLock;
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{
-    ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
-};
-use rustls::sign::CertifiedKey;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite};
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate and its key, both as PEM.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PemPair {
-    /// The certificate and its intermediates.
-    pub certificate: Vec<u8>,
-    /// The private key.
-    pub key: Vec<u8>,
-}
-
-impl fmt::Debug for PemPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PemPair")
-    }
-}
-
-/// The certificate of the server. A clone shares it.
-#[derive(Debug, Clone)]
-pub struct ConfigServerCertificate {
-    current: Arc<RwLock<Arc<CertifiedKey>>>,
-}
-
-impl ConfigServerCertificate {
-    /// Parses a certificate.
-    ///
-    /// # Errors
-    /// The PEM is invalid, or key and certificate do not match.
-    pub fn new(pair: &PemPair) -> Result<Self> {
-        Ok(Self { current: Arc::new(RwLock::new(certified_key(pair)?)) })
-    }
-
-    /// Replaces the certificate for new connections.
-    ///
-    /// # Errors
-    /// The PEM is invalid; the old certificate stays in use.
-    pub fn replace(&self, pair: &PemPair) -> Result<()> {
-        let new = certified_key(pair)?;
-        *self.current.write() = new;
-        Ok(())
-    }
-}
-
-impl ResolvesServerCert for ConfigServerCertificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.current.read()))
-    }
-}
-
-fn certified_key(pair: &PemPair) -> Result<Arc<CertifiedKey>> {
-    let chain = CertificateDer::pem_slice_iter(&pair.certificate).collect::<Result<Vec<_>, _>>();
-    let chain = chain.context("the certificate is not PEM")?;
-    // The error of the library might contain the key.
-    let key = PrivateKeyDer::from_pem_slice(&pair.key).ok().context("the key is not a PEM key")?;
-    let provider = rustls::crypto::ring::default_provider();
-    CertifiedKey::from_der(chain, key, &provider).map(Arc::new).context("certificate and key")
-}
+use crate::serving_certificate::ServingCertificate;
 
 /// What is spoken.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +26,7 @@ impl ServerTlsSettings {
     /// The TLS acceptor. With `clients`, the certificate of a CA, clients may present a certificate of that CA.
     pub(super) fn acceptor(
         &self,
-        certificate: &ConfigServerCertificate,
+        certificate: &ServingCertificate,
         clients: Option<&str>,
     ) -> Result<TlsAcceptor> {
         let mut provider = rustls::crypto::ring::default_provider();

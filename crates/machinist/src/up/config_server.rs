@@ -9,10 +9,12 @@ use machinist_hub::auth::{CONTROLLER_GROUP, UserInfo};
 use tokio_util::sync::CancellationToken;
 
 use super::{UpConfig, initial_objects};
+use crate::metrics::MetricsSecurity;
 use crate::server::{
     self, AccessOptions, ApiAccess, EnrolmentOptions, ListenAddress, ListenAddresses,
     ListenOptions, ServedBinary, ServingIdentity as ServerIdentity, tls,
 };
+use crate::serving_certificate::{PemPair, ServingCertificate};
 
 /// Starts the machine config server; returns its listen addresses. Its configs contain no token except the one in
 /// `--server-join-token-file`.
@@ -21,7 +23,7 @@ pub(super) async fn start(
     config: &UpConfig,
     address: SocketAddr,
     authority: &str,
-    certificate: &tls::ConfigServerCertificate,
+    certificate: &ServingCertificate,
     metrics: &server::ServerMetrics,
     stop: &CancellationToken,
 ) -> Result<(ListenAddresses, tokio::task::JoinHandle<Result<()>>)> {
@@ -52,6 +54,7 @@ pub(super) async fn start(
         secure: config.server_listen.map(ListenAddress::Address),
         insecure: config.server_insecure_listen.map(ListenAddress::Address),
         metrics_listen: None,
+        metrics_security: MetricsSecurity::default(),
         metrics_registry: metrics.clone(),
         tls: tls::ServerTlsSettings::default(),
         unknown_pool_status: 404,
@@ -79,6 +82,6 @@ pub(super) async fn start(
 }
 
 /// Converts a certificate for the server.
-pub(super) fn to_pem_pair(pair: &PemKeyPair) -> tls::PemPair {
-    tls::PemPair { certificate: pair.certificate.clone().into(), key: pair.key.clone().into() }
+pub(super) fn to_pem_pair(pair: &PemKeyPair) -> PemPair {
+    PemPair { certificate: pair.certificate.clone().into(), key: pair.key.clone().into() }
 }

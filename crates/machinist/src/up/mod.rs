@@ -40,8 +40,9 @@ use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
 use crate::data_dir::DataDirectory;
 use crate::kubernetes::lease::ElectionConfig;
 use crate::listen;
-use crate::metrics::MetricsSource;
-use crate::server::{ListenAddresses, ServerMetrics, tls};
+use crate::metrics::{MetricsCertificate, MetricsOptions, MetricsSource};
+use crate::server::{ListenAddresses, ServerMetrics};
+use crate::serving_certificate::ServingCertificate;
 use crate::systemd_notify;
 use backup_metrics::BackupMetrics;
 pub use daily_backup::DailyBackupConfig;
@@ -66,7 +67,7 @@ async fn run_controller(
     hub: Hub,
     templates: Arc<TemplateTree>,
     user_data: Option<UserData>,
-    metrics_listen: Option<SocketAddr>,
+    metrics: Option<MetricsOptions>,
     extra_metrics: Vec<MetricsSource>,
     stop: CancellationToken,
 ) {
@@ -82,7 +83,7 @@ async fn run_controller(
             renew_deadline: Duration::from_secs(107),
             retry_period: Duration::from_secs(26),
         },
-        metrics_listen,
+        metrics,
         extra_metrics,
         user_data,
         health: watch::Sender::default(),
@@ -122,7 +123,7 @@ pub struct UpConfig {
     /// The URL at which machines reach the machine config server, if configs are sealed.
     pub server_sealed: Option<String>,
     /// Where all metrics are served, if at all.
-    pub metrics_listen: Option<SocketAddr>,
+    pub metrics: Option<MetricsOptions>,
     /// The URL at which machines download the binary that completes their first boot, if any.
     pub server_first_boot: Option<String>,
     /// The file with the token that new machines join with, if they join by themselves.
@@ -177,7 +178,7 @@ pub struct RunningSystem {
     server: tokio::task::JoinHandle<()>,
     controller: tokio::task::JoinHandle<()>,
     config_server: Option<tokio::task::JoinHandle<Result<()>>>,
-    config_server_certificate: tls::ConfigServerCertificate,
+    config_server_certificate: ServingCertificate,
     daily_backup: Option<tokio::task::JoinHandle<()>>,
     stopping: CancellationToken,
     terminate: Signal,
@@ -245,7 +246,7 @@ impl RunningSystem {
         kubeconfig::write(&config.directory, address, &pki)?;
         let stopping = CancellationToken::new();
         let config_server_certificate =
-            tls::ConfigServerCertificate::new(&config_server::to_pem_pair(&pki.server))?;
+            ServingCertificate::new(&config_server::to_pem_pair(&pki.server))?;
         let serves_configs =
             config.server_listen.is_some() || config.server_insecure_listen.is_some();
         let (mut listening, mut config_server) = (ListenAddresses::default(), None);
@@ -265,9 +266,17 @@ impl RunningSystem {
             (listening, config_server) = (started.0, Some(started.1));
         }
         let user_data = user_data(&config, listening)?;
-        if let Some(address) = config.metrics_listen {
+        let metrics_options = config.metrics.clone().map(|mut serve| {
+            if matches!(serve.security.certificate, MetricsCertificate::SelfSigned) {
+                // Clients that trust the hub's CA can then verify this endpoint, too.
+                let shared = config_server_certificate.clone();
+                serve.security.certificate = MetricsCertificate::Shared(shared);
+            }
+            serve
+        });
+        if let Some(serve) = &metrics_options {
             // Checked here, because an error in the controller would only be a log line.
-            listen::bind(address, "--metrics-listen").await?;
+            listen::bind(serve.listen, "--metrics-listen").await?;
         }
         let mut extra_metrics = vec![hub_metrics(&hub)];
         extra_metrics.extend(serves_configs.then(|| metrics.source()));
@@ -277,12 +286,12 @@ impl RunningSystem {
             let (hub, data, stop) = (hub.clone(), config.directory.clone(), stopping.clone());
             tokio::spawn(daily_backup::run(hub, data, backup, metrics, stop))
         });
-        let (templates, metrics_listen) = (Arc::clone(&config.templates), config.metrics_listen);
+        let templates = Arc::clone(&config.templates);
         let running = run_controller(
             hub.clone(),
             templates,
             user_data,
-            metrics_listen,
+            metrics_options,
             extra_metrics,
             stopping.clone(),
         );

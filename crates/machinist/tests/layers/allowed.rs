@@ -47,6 +47,7 @@ pub(crate) const CORE: Table = &[
     ("drain", "api node"),
     ("rollout", "api drain duration node"),
     ("serve", "api go hex ignition secrets"),
+    ("metrics_access", "serve"),
     // Processes and commands: they combine the decisions above.
     ("daemon", "api diff disruption node os reconcile_check versioned"),
     ("certificates", "api apply daemon"),
@@ -111,18 +112,19 @@ pub(crate) const MACHINIST: Table = &[
     ("data_dir", "durable_file"),
     ("listen", ""),
     ("manifests", ""),
-    ("metrics", ""),
     ("random", ""),
+    ("serving_certificate", ""),
     ("systemd_notify", ""),
     ("telemetry", ""),
     // Kubernetes plumbing that every process shares.
     ("kubernetes", "data_dir"),
+    ("metrics", "listen serving_certificate"),
     // Processes: they do not know each other.
     ("controller", "kubernetes listen metrics"),
-    ("daemon", "durable_file kubernetes listen manifests metrics systemd_notify"),
+    ("daemon", "durable_file kubernetes manifests metrics systemd_notify"),
     ("enrol", ""),
     ("operator", "kubernetes listen metrics"),
-    ("server", "durable_file kubernetes listen manifests metrics"),
+    ("server", "durable_file kubernetes listen manifests metrics serving_certificate"),
     // Work of a single command.
     ("bootstrap", "durable_file"),
     ("must_gather", "kubernetes"),
@@ -130,4 +132,6 @@ pub(crate) const MACHINIST: Table = &[
     // Everything in one process, and the command line.
     ("up", "backup controller data_dir durable_file kubernetes listen metrics server systemd_notify"),
     ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes manifests metrics must_gather operator random server systemd_notify telemetry up"),
+    ("up", "controller data_dir kubernetes listen metrics server serving_certificate systemd_notify"),
+    ("cli", "bootstrap controller daemon data_dir durable_file enrol kubernetes manifests metrics must_gather operator random server serving_certificate systemd_notify telemetry up"),
 ];

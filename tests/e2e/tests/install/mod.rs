@@ -6,4 +6,4 @@ mod image;
 mod lifecycle;
 mod operator;
 mod rbac;
-mod support;
+pub(crate) mod support;

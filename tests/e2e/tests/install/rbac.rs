@@ -248,6 +248,12 @@ fn each_component_has_least_privilege() {
         (SERVER, ["get", "secrets/machine-config-server-ca", NAMESPACE], "no"),
         (DAEMON, ["get", "secrets/machine-config-server-ca", NAMESPACE], "no"),
         (CONTROLLER, ["get", "secrets/anything", "kube-system"], "no"),
+        // To verify the tokens of clients that read metrics.
+        (OPERATOR, ["create", "tokenreviews.authentication.k8s.io", ""], "yes"),
+        (CONTROLLER, ["create", "tokenreviews.authentication.k8s.io", ""], "yes"),
+        (SERVER, ["create", "subjectaccessreviews.authorization.k8s.io", ""], "yes"),
+        (DAEMON, ["create", "subjectaccessreviews.authorization.k8s.io", ""], "yes"),
+        (DAEMON, ["create", "localsubjectaccessreviews.authorization.k8s.io", "default"], "no"),
     ] {
         let account = format!("--as=system:serviceaccount:{NAMESPACE}:{part}");
         let [verb, object, scope] = args;

@@ -42,7 +42,6 @@ mod renew_certificate;
 mod report;
 mod update;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,8 +64,7 @@ use super::drift::DriftWatcher;
 use super::os::detect::{self, OsBackend};
 use super::status::DaemonNote;
 use super::transaction::Recovery;
-use crate::listen;
-use crate::metrics::MetricsEndpoint;
+use crate::metrics::{MetricsEndpoint, MetricsOptions};
 use crate::systemd_notify;
 use certificates::ClusterCertificates;
 use disk::MachineDisk;
@@ -83,7 +81,7 @@ pub(crate) struct DaemonOptions {
     /// The root of the machine.
     pub(crate) root: PathBuf,
     /// Where to serve metrics, if anywhere.
-    pub(crate) metrics_listen: Option<SocketAddr>,
+    pub(crate) metrics: Option<MetricsOptions>,
     /// The Node to register on a host without kubelet.
     pub(crate) registration: Option<NodeRegistration>,
     /// What to do about drift if the Node does not say.
@@ -146,7 +144,7 @@ struct Agent {
 /// Runs until it is asked to stop.
 ///
 /// # Errors
-/// The daemon cannot start: the address for metrics is in use.
+/// A background task of the daemon failed in a way that only a new process can mend.
 pub(crate) async fn run(
     client: Client,
     options: DaemonOptions,
@@ -171,10 +169,10 @@ pub(crate) async fn run(
     let metrics = DaemonMetrics::default();
     metrics.set_host(&options.root);
     let mut tasks = JoinSet::new();
-    if let Some(address) = options.metrics_listen {
-        let listener = listen::bind(address, "--metrics-listen").await?;
+    if let Some(serve) = &options.metrics {
         let endpoint = MetricsEndpoint { sources: vec![metrics.source()], health: None };
-        tasks.spawn(endpoint.serve(listener));
+        // A port that is in use must not keep the machine from its configs.
+        tasks.spawn(endpoint.serve_with_retries(serve.clone(), client.clone()));
     }
     // The Node may be out of reach for long; waiting for it here would block the units after this one.
     systemd_notify::ready();

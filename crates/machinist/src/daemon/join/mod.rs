@@ -51,8 +51,8 @@ pub(crate) struct JoinOptions {
     pub(crate) keep_identity: bool,
     /// The binary that the service runs.
     pub(crate) binary: PathBuf,
-    /// Where the daemon serves metrics, if anywhere.
-    pub(crate) metrics_listen: Option<String>,
+    /// The flags of the daemon for its metrics.
+    pub(crate) metrics_arguments: Vec<String>,
     /// How long to wait for someone to approve the certificate.
     pub(crate) approval_timeout: Duration,
     /// Whether the service is started now, not with the next boot.

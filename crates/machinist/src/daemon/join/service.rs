@@ -49,8 +49,8 @@ fn unit_text(options: &JoinOptions) -> String {
             let _ = write!(command, " --label {key}={value}");
         }
     }
-    if let Some(listen) = &options.metrics_listen {
-        let _ = write!(command, " --metrics-listen {listen}");
+    for argument in &options.metrics_arguments {
+        let _ = write!(command, " {argument}");
     }
     format!(
         "# Written by machinist join; machinist leave removes it.\n\
@@ -92,7 +92,7 @@ mod tests {
             has_kubelet: false,
             keep_identity: false,
             binary: "/usr/local/bin/machinist".into(),
-            metrics_listen: None,
+            metrics_arguments: Vec::new(),
             approval_timeout: std::time::Duration::from_secs(1),
             start_now: true,
         };

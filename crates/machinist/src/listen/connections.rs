@@ -2,7 +2,8 @@
 //!
 //! An address may use a port alone, as long as nobody else needs it. When most places are taken, an address gets
 //! its fair share and no more; when all are taken, the longest idle connection is closed, beginning with the
-//! address that has the most. Called by `listen`.
+//! address that has the most. Called by the machine config server and by metrics
+//! endpoints.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The limits of a port.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ConnectionLimits {
+pub(crate) struct ConnectionLimits {
     /// The maximum number of connections.
     pub total: usize,
     /// From this number on, an address may have only its fair share.
@@ -35,7 +36,7 @@ impl ConnectionLimits {
 
 /// The open connections. A clone shares them.
 #[derive(Debug, Clone)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     limits: ConnectionLimits,
     open: Arc<Mutex<OpenConnections>>,
 }
@@ -59,17 +60,17 @@ struct OpenConnection {
 }
 
 impl Connections {
-    pub(super) fn new(limits: ConnectionLimits) -> Self {
+    pub(crate) fn new(limits: ConnectionLimits) -> Self {
         Self { limits, open: Arc::default() }
     }
 
     /// How many there are.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.open.lock().by_id.len()
     }
 
     /// Admits a connection, if its address has less than its share and a place is free, or can be freed.
-    pub(super) fn admit(&self, address: IpAddr) -> Option<ConnectionGuard> {
+    pub(crate) fn admit(&self, address: IpAddr) -> Option<ConnectionGuard> {
         let address = address_block(address);
         let mut open = self.open.lock();
         let count = open.by_id.len();
@@ -117,7 +118,7 @@ impl OpenConnections {
 
 /// An open connection. Dropping it frees its place.
 #[derive(Debug)]
-pub(super) struct ConnectionGuard {
+pub(crate) struct ConnectionGuard {
     all: Connections,
     id: u64,
     close: CancellationToken,
@@ -125,12 +126,12 @@ pub(super) struct ConnectionGuard {
 
 impl ConnectionGuard {
     /// Ends when the connection is closed for another one.
-    pub(super) async fn evicted(&self) {
+    pub(crate) async fn evicted(&self) {
         self.close.cancelled().await;
     }
 
     /// Marks a request as in progress until the result is dropped: the connection is not idle.
-    pub(super) fn begin_request(&self) -> RequestGuard {
+    pub(crate) fn begin_request(&self) -> RequestGuard {
         let mut open = self.all.open.lock();
         let now = open.next_id;
         open.next_id += 1;
@@ -151,7 +152,7 @@ impl Drop for ConnectionGuard {
 
 /// A request in progress.
 #[derive(Debug)]
-pub(super) struct RequestGuard {
+pub(crate) struct RequestGuard {
     all: Connections,
     id: u64,
 }

@@ -1,4 +1,6 @@
-//! Binds ports on every address, whether the machine has IPv4, IPv6 or both.
+//! Binds ports on every address, whether the machine has IPv4, IPv6 or both, and limits their connections.
+
+pub(crate) mod connections;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
