@@ -134,6 +134,7 @@ fn reason_of(task: &str) -> &'static str {
     match task {
         "Settings" => "SettingsFailed",
         "Certificates" => "CertificatesFailed",
+        "BootstrapToken" => "BootstrapTokenFailed",
         "ControllerConfig" => "ControllerConfigFailed",
         "Observe" => "ObserveFailed",
         _ => "ApplyFailed",

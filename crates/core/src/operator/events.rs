@@ -1,5 +1,6 @@
 //! The events of the operator: what a pass changed in its conditions and certificates. Decided here, recorded by the shell.
 
+use super::bootstrap_token::BootstrapTokenStep;
 use super::certificates::CertificateStep;
 use super::conditions::{AVAILABLE, DEGRADED, PROGRESSING};
 use crate::api::{Condition, find_condition};
@@ -76,6 +77,22 @@ pub fn certificate_event(step: &CertificateStep) -> Option<OperatorEvent> {
         CertificateStep::UpdateBundle(_) => return None,
     };
     Some(event)
+}
+
+/// The event of a step of the bootstrap token; some steps have none.
+#[must_use]
+pub fn bootstrap_token_event(step: BootstrapTokenStep) -> Option<OperatorEvent> {
+    match step {
+        BootstrapTokenStep::IssueToken => Some(OperatorEvent::normal(
+            "BootstrapTokenRotated",
+            "a new bootstrap token for new machines was issued; the previous one is valid until it expires",
+        )),
+        BootstrapTokenStep::RemoveLegacySecret => Some(OperatorEvent::normal(
+            "BootstrapTokenRevoked",
+            "the bootstrap token of an earlier version, which never expires, was revoked",
+        )),
+        BootstrapTokenStep::CreateSecret | BootstrapTokenStep::UpdateCa => None,
+    }
 }
 
 fn text(condition: &Condition) -> &str {

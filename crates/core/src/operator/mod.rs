@@ -3,13 +3,14 @@
 //!
 //! ```text
 //!  settings (ConfigMap), MachineConfiguration ─┐
-//!  certificates (the next step) ───────────────┼─► components, ControllerConfig ─► component_order (may it be written yet?) ─► conditions ─► events
+//!  certificates, bootstrap token (next step) ──┼─► components, ControllerConfig ─► component_order (may it be written yet?) ─► conditions ─► events
 //!  the cluster's objects (Infrastructure …) ───┘
 //! ```
 //!
 //! All of it is pure: the `operator` command reads the objects, calls these functions, and writes
 //! with server-side apply.
 
+pub mod bootstrap_token;
 pub mod certificates;
 pub mod component_order;
 pub mod components;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::bootstrap_token::BOOTSTRAP_SECRET;
 use super::component_order::OperatorComponent;
 use super::components::{
     BUNDLE_DIR, ComponentInputs, NOBODY_UID, control_plane_affinity, control_plane_scheduling,
@@ -20,7 +21,7 @@ impl ComponentInputs {
         let url = endpoint.map(|it| it.server.as_str()).unwrap_or_default();
         let secret = |name: &str, secret: &str| json!({"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}});
         let mut volumes =
-            vec![secret("tls", SERVER_TLS), secret("bootstrap-token", "node-bootstrapper-token")];
+            vec![secret("tls", SERVER_TLS), secret("bootstrap-token", BOOTSTRAP_SECRET)];
         let mut mounts = vec![
             json!({"name": "tls", "mountPath": "/etc/ssl/mcs", "readOnly": true}),
             json!({"name": "bootstrap-token", "mountPath": "/etc/mcs/bootstrap-token", "readOnly": true}),

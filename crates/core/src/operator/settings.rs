@@ -13,6 +13,8 @@ use crate::user_data::endpoint::host_name;
 
 /// The allowed number of controllers.
 const REPLICA_RANGE: std::ops::RangeInclusive<u32> = 1..=5;
+/// The allowed lifetime of a bootstrap token, in seconds. A machine must be able to boot within half of it.
+const TOKEN_LIFETIME_RANGE: std::ops::RangeInclusive<i64> = 2 * 3600..=720 * 3600;
 
 /// The administrator's settings. [`OperatorSettings::default`] applies if nothing is set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +37,8 @@ pub struct OperatorSettings {
     pub user_data_namespace: Option<String>,
     /// How many seconds machines have a new CA before it is used.
     pub certificate_overlap: i64,
+    /// How many seconds a bootstrap token of new machines is valid.
+    pub bootstrap_token_lifetime: i64,
     /// The address of the cluster's DNS service, for the templates.
     pub cluster_dns_ip: Option<String>,
     /// The Secret with the provisioning token of pointer configs; without one, all requests are
@@ -85,6 +89,7 @@ impl Default for OperatorSettings {
             drift: DriftPolicy::default(),
             user_data_namespace: None,
             certificate_overlap: 24 * 60 * 60,
+            bootstrap_token_lifetime: 48 * 60 * 60,
             cluster_dns_ip: None,
             server_token: None,
             first_boot: false,
@@ -211,6 +216,12 @@ impl OperatorSettings {
                 let wrong = || format!("{value:?} is not a duration; use 24h or 90m");
                 self.certificate_overlap = nanoseconds.ok_or_else(wrong)? / 1_000_000_000;
             }
+            "bootstrapTokenLifetime" => {
+                let seconds = duration::parse(value).map(|time| time / 1_000_000_000);
+                let seconds = seconds.filter(|time| TOKEN_LIFETIME_RANGE.contains(time));
+                let wrong = || format!("{value:?} is not a duration from 2h to 720h; use 48h");
+                self.bootstrap_token_lifetime = seconds.ok_or_else(wrong)?;
+            }
             "clusterDNSIP" => self.cluster_dns_ip = Some(value.to_owned()),
             _ => {
                 return Err(
@@ -264,6 +275,8 @@ mod tests {
         assert_eq!(read("profile", "machine").unwrap().profile, TemplateProfile::Machine);
         assert_eq!(read("controllerReplicas", "3").unwrap().controller_replicas, 3);
         assert_eq!(read("certificateOverlap", "90m").unwrap().certificate_overlap, 5400);
+        let lifetime = read("bootstrapTokenLifetime", "2h").unwrap().bootstrap_token_lifetime;
+        assert_eq!(lifetime, 7200);
         assert_eq!(read("serverNames", "a, b\nc").unwrap().server_names, ["a", "b", "c"]);
         let url = read("apiServerURL", "https://api.example.com:6443/").unwrap().api_server_url;
         assert_eq!(url.as_deref(), Some("https://api.example.com:6443"));
@@ -318,6 +331,9 @@ mod tests {
             ("profile", "openshift", "not one of none, machine, kubernetes"),
             ("controllerReplicas", "0", "from 1 to 5"),
             ("certificateOverlap", "soon", "use 24h"),
+            ("bootstrapTokenLifetime", "10m", "from 2h to 720h"),
+            ("bootstrapTokenLifetime", "721h", "from 2h to 720h"),
+            ("bootstrapTokenLifetime", "never", "use 48h"),
             ("replicas", "2", "unknown setting"),
             ("firstBoot", "join", "machinist server start --first-boot-join"),
             ("firstBoot", "yes", "not one of true, false"),

@@ -17,11 +17,8 @@ use serde_json::{Value, json};
 
 use super::caches::get_optional;
 use super::write::ApplyWriter;
+use super::{ROTATE_ANNOTATION, ROTATED_ANNOTATION};
 
-/// Annotation on the Secret of the CA: a new value requests a new CA.
-const ROTATE_ANNOTATION: &str = "machinist.dev/rotate";
-/// Annotation on the Secret of the CA: the last request that was carried out.
-const ROTATED_ANNOTATION: &str = "machinist.dev/rotated";
 /// More steps than any state needs.
 const MAX_STEPS: usize = 10;
 

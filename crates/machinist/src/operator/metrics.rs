@@ -34,6 +34,11 @@ struct CertificateLabels {
     certificate: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct CredentialLabels {
+    credential: &'static str,
+}
+
 /// All metrics. A clone shares them.
 #[derive(Clone)]
 pub(super) struct OperatorMetrics {
@@ -48,6 +53,7 @@ struct Inner {
     last_success: Gauge,
     repairs: Counter,
     certificates: Family<CertificateLabels, Gauge>,
+    credentials: Family<CredentialLabels, Gauge>,
 }
 
 impl fmt::Debug for OperatorMetrics {
@@ -82,6 +88,13 @@ impl OperatorMetrics {
             help,
             certificates.clone(),
         );
+        let credentials = Family::default();
+        let help = "When a credential for new machines ends, in seconds since 1970";
+        registry.register(
+            "machinist_operator_credential_expiry_seconds",
+            help,
+            credentials.clone(),
+        );
         let inner = Inner {
             registry,
             conditions,
@@ -90,6 +103,7 @@ impl OperatorMetrics {
             last_success: well,
             repairs,
             certificates,
+            credentials,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -129,10 +143,20 @@ impl OperatorMetrics {
         }
     }
 
+    /// When the bootstrap token of new machines expires, if there is one.
+    pub(super) fn set_token_expiration(&self, end: Option<i64>) {
+        self.inner.credentials.clear();
+        if let Some(end) = end {
+            let credential = CredentialLabels { credential: "bootstrap-token" };
+            self.inner.credentials.get_or_create(&credential).set(end);
+        }
+    }
+
     /// All of them go when this operator does not lead any more: what is old must not be taken for true.
     pub(super) fn clear(&self) {
         self.inner.conditions.clear();
         self.inner.certificates.clear();
+        self.inner.credentials.clear();
     }
 
     /// The source for the endpoint.
@@ -160,6 +184,7 @@ mod tests {
         }]);
         metrics.set_certificate_expirations(&[("server", 17)]);
         metrics.set_certificate_expirations(&[("ca", 18)]);
+        metrics.set_token_expiration(Some(19));
         for line in [
             "machinist_operator_build_info{version=\"1.2\"} 1",
             "machinist_operator_syncs_total 2",
@@ -167,6 +192,7 @@ mod tests {
             "machinist_operator_condition{condition=\"Degraded\"} 1",
             "machinist_operator_condition{condition=\"Available\"} 0",
             "machinist_operator_certificate_expiry_seconds{certificate=\"ca\"} 18",
+            "machinist_operator_credential_expiry_seconds{credential=\"bootstrap-token\"} 19",
         ] {
             assert!(text().contains(&format!("{line}\n")), "{line}: {}", text());
         }

@@ -1,12 +1,13 @@
 //! The operator: deploys the components into a Kubernetes cluster, repairs them, and reports their state.
 //!
 //! ```text
-//!  watches ─► pass: settings ─► pools ─► certificates ─► ControllerConfig ─► components, in order ─► conditions
+//!  watches ─► pass: settings ─► pools ─► certificates, bootstrap token ─► ControllerConfig ─► components, in order ─► conditions
 //! ```
 //!
 //! It holds no decision: those are in `machinist_core::operator`. Every pass applies everything with server-side apply; the
 //! API server writes nothing where nothing differs.
 
+mod bootstrap_token;
 mod caches;
 mod certificates;
 mod metrics;
@@ -35,6 +36,10 @@ use metrics::OperatorMetrics;
 use reconcile::{Operator, OperatorReporters};
 use write::ApplyWriter;
 
+/// Annotation on a Secret of the operator: a new value requests a new CA or token.
+const ROTATE_ANNOTATION: &str = "machinist.dev/rotate";
+/// Annotation on a Secret of the operator: the last request that was carried out.
+const ROTATED_ANNOTATION: &str = "machinist.dev/rotated";
 /// The name of the Lease.
 const LEASE_NAME: &str = "machine-config";
 /// Changes within this time are handled by one pass.

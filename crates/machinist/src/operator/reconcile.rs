@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Error, Result, ensure};
 use machinist_core::api::names::{annotation, object};
+use machinist_core::operator::bootstrap_token::DesiredBootstrapToken;
 use machinist_core::operator::component_order::{
     ComponentStatus, OperatorComponent, updatable_components,
 };
@@ -22,7 +23,7 @@ use super::caches::{self, OperatorCaches, get_optional};
 use super::metrics::OperatorMetrics;
 use super::report::MACHINE_CONFIGURATIONS_PATH;
 use super::write::ApplyWriter;
-use super::{OperatorOptions, certificates};
+use super::{OperatorOptions, bootstrap_token, certificates};
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::failure_log::{FailureLog, FailureState};
 
@@ -217,6 +218,9 @@ impl Operator {
             }
         }
         let bundle = self.reconcile_server_certificates(&inputs).await.in_task("Certificates")?;
+        self.reconcile_bootstrap_token(&inputs, &cluster, &done.components)
+            .await
+            .in_task("BootstrapToken")?;
         let mut failed = Ok(());
         if self.may_write_controller_config(&done.components) {
             // The components do not wait for it.
@@ -257,6 +261,37 @@ impl Operator {
         .await?;
         self.reporters.metrics.set_certificate_expirations(&done.expirations);
         Ok(done.bundle)
+    }
+
+    /// Keeps the token with which new machines request their certificates, if a server gives it to them.
+    async fn reconcile_bootstrap_token(
+        &self,
+        inputs: &ComponentInputs,
+        cluster: &ClusterFacts,
+        components: &[(OperatorComponent, ComponentStatus)],
+    ) -> Result<()> {
+        if inputs.endpoint.is_none() {
+            self.reporters.metrics.set_token_expiration(None);
+            return Ok(());
+        }
+        let desired = DesiredBootstrapToken {
+            namespace: self.namespace.clone(),
+            lifetime: inputs.settings.bootstrap_token_lifetime,
+            ca: cluster.api_ca.clone(),
+        };
+        let is_server_rolled_out = components.iter().any(|(part, status)| {
+            *part == OperatorComponent::Server && status.is_rolled_out(&self.release)
+        });
+        let report = |event: &OperatorEvent| self.report_event(event);
+        let expires = bootstrap_token::reconcile_bootstrap_token(
+            &self.writer,
+            &desired,
+            is_server_rolled_out,
+            &report,
+        )
+        .await?;
+        self.reporters.metrics.set_token_expiration(Some(expires));
+        Ok(())
     }
 
     fn component_statuses(

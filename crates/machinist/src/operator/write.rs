@@ -43,6 +43,11 @@ impl ApplyWriter {
         }
     }
 
+    /// Sends a POST that creates no object, such as a TokenRequest.
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        self.send(Method::POST, path, ACCEPT_JSON, body).await
+    }
+
     /// Deletes an object and its dependents.
     pub(super) async fn delete(&self, object: &Value) -> Result<()> {
         let options = serde_json::json!({"propagationPolicy": "Background"});

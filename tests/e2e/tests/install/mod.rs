@@ -1,6 +1,7 @@
 //! Installing into a Kubernetes cluster: `deploy/`, the permissions of each component, the operator, and the whole
 //! lifecycle on real nodes.
 mod admission_policies;
+mod bootstrap_token;
 mod helm;
 mod image;
 mod lifecycle;

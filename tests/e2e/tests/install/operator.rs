@@ -18,7 +18,7 @@ const MACHINE_CONFIGURATION: &str = "/apis/operator.openshift.io/v1/machineconfi
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/openshift-machine-config-operator/deployments";
 const DAEMON_SETS: &str = "/apis/apps/v1/namespaces/openshift-machine-config-operator/daemonsets";
 
-fn start(cluster: &Cluster, release: &str) -> LabProcess {
+pub(super) fn start(cluster: &Cluster, release: &str) -> LabProcess {
     let mut operator = Command::new(binary::machinist_binary().unwrap());
     operator.arg("operator").arg("--kubeconfig").arg(kubeconfig_file(cluster, OPERATOR).unwrap());
     operator.args([
@@ -111,7 +111,7 @@ fn roll_out(cluster: &Cluster, part: &str) {
     merge(cluster, &format!("{}/status", path(part)), &status).unwrap();
 }
 
-fn settings(cluster: &Cluster, more: &str) {
+pub(super) fn settings(cluster: &Cluster, more: &str) {
     let text = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: machinist-settings, namespace: {NAMESPACE}}}\n\
          data: {{apiServerURL: 'https://api.example.com:6443'{more}}}\n"
@@ -123,7 +123,7 @@ fn object(cluster: &Cluster, plural: &str, name: &str) -> Result<Value> {
     get(cluster, &format!("/api/v1/namespaces/{NAMESPACE}/{plural}/{name}"))
 }
 
-fn secret_text(cluster: &Cluster, name: &str, key: &str) -> Result<String> {
+pub(super) fn secret_text(cluster: &Cluster, name: &str, key: &str) -> Result<String> {
     let secret = object(cluster, "secrets", name)?;
     let data = BASE64_STANDARD.decode(secret["data"][key].as_str().unwrap_or_default())?;
     Ok(String::from_utf8(data)?)

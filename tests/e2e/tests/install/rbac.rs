@@ -248,6 +248,9 @@ fn each_component_has_least_privilege() {
         (SERVER, ["get", "secrets/machine-config-server-ca", NAMESPACE], "no"),
         (DAEMON, ["get", "secrets/machine-config-server-ca", NAMESPACE], "no"),
         (CONTROLLER, ["get", "secrets/anything", "kube-system"], "no"),
+        (OPERATOR, ["create", "serviceaccounts/node-bootstrapper", NAMESPACE], "no"),
+        (OPERATOR, ["delete", "secrets/node-bootstrapper-token", NAMESPACE], "yes"),
+        (OPERATOR, ["delete", "secrets/machine-config-server-ca", NAMESPACE], "no"),
         // To verify the tokens of clients that read metrics.
         (OPERATOR, ["create", "tokenreviews.authentication.k8s.io", ""], "yes"),
         (CONTROLLER, ["create", "tokenreviews.authentication.k8s.io", ""], "yes"),
