@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 const KUBECONFIG: &str = "/var/lib/machinist-hub/kubeconfig";
+const BACKUPS: &str = "/var/lib/machinist-hub-backups";
 
 /// The package in a directory.
 fn package(out: &Path) -> PathBuf {
@@ -57,9 +58,11 @@ fn the_package_from_installation_to_purge() {
     server(&lab, &machine);
     daemon(&machine);
 
-    // A purge removes everything.
+    // A purge removes everything but the backups.
     let purged = machine.sh("dpkg --purge machinist 2>&1").unwrap();
     assert!(purged.contains("Purging configuration files for machinist"), "{purged}");
+    assert!(machine.sh(&format!("ls {BACKUPS}/")).unwrap().contains(".backup\n"));
+    machine.sh(&format!("rm -rf {BACKUPS} /var/lib/private/machinist-hub-backups")).unwrap();
     machine.sh("rm -rf /etc/mcs /etc/ssl/mcs").unwrap();
     let changes = before.changes(&machine.tree("/etc").unwrap());
     assert_eq!(changes, Vec::<String>::new(), "/etc is as it was");
@@ -68,13 +71,20 @@ fn the_package_from_installation_to_purge() {
     assert_eq!(machine.sh("systemctl list-units --all --no-legend 'machinist*'").unwrap(), "");
 }
 
-/// The hub runs as its own user, and root can reach it.
+/// The hub runs as its own user, and root can reach it. It can write to the directory of its daily backups.
 fn hub(machine: &Machine) {
+    let options = format!("OPTIONS=\"--backup-dir {BACKUPS}\"\n");
+    machine.write_file("/etc/default/machinist-hub", options).unwrap();
     machine.sh("systemctl enable --now machinist-hub 2>&1").unwrap();
     machine
         .wait_for("the hub to answer", |machine| {
             let output = machine.exec(&["machinist", "get", "mcp", "--kubeconfig", KUBECONFIG])?;
             Ok(output.stdout.contains("worker"))
+        })
+        .unwrap();
+    machine
+        .wait_for("the first daily backup", |machine| {
+            Ok(machine.exec(&["ls", &format!("{BACKUPS}/")])?.stdout.contains(".backup\n"))
         })
         .unwrap();
     let user = machine.sh("stat -c %U /proc/$(systemctl show -P MainPID machinist-hub)").unwrap();
