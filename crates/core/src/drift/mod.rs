@@ -109,6 +109,13 @@ pub fn blocks_update_reason(reference: &str, findings: &[DriftFinding]) -> Optio
     Some(format!("unexpected on-disk state validating against {reference}: {reason}"))
 }
 
+/// Whether healing again would do nothing: no drift is left, or nothing was healed and the drift is the same
+/// as before. The same drift after a heal that did something is new: someone has changed the file again.
+#[must_use]
+pub fn is_settled(healed: usize, before: &[DriftFinding], left: &[DriftFinding]) -> bool {
+    degraded_reason(left).is_none() || (healed == 0 && before == left)
+}
+
 /// The plan that repairs a machine that has drifted from its config, path by path.
 pub fn plan_repair(
     machine_config: &MachineConfig,

@@ -332,6 +332,28 @@ fn mutate_node(node: &FsNode, how: usize) -> FsNode {
     }
 }
 
+#[test]
+fn healing_is_settled_when_nothing_is_left_or_nothing_changes() {
+    let file = |path: &str| json!({"path": path, "contents": {"source": "data:,x"}});
+    let (config, mut tree) =
+        machine(&json!({"storage": {"files": [file("/etc/a"), file("/etc/b")]}}));
+    tree.put("/etc/a", FsNode::Special);
+    let one = findings(&config, &tree);
+    tree.add_file("/etc/b", b"by hand");
+    let both = findings(&config, &tree);
+    for (healed, before, left, expected) in [
+        (1, &both, &vec![], true),
+        (1, &both, &one, false),
+        (0, &one, &one, true),
+        // It drifted while the daemon looked at something else.
+        (0, &one, &both, false),
+        // It was healed and has drifted in the same way again.
+        (1, &both, &both, false),
+    ] {
+        assert_eq!(is_settled(healed, before, left), expected, "{healed} {before:?} {left:?}");
+    }
+}
+
 proptest! {
     /// A machine that has just received its config has not drifted. Any single change of a managed path is
     /// found, and the repair removes it.

@@ -59,10 +59,14 @@ impl InterferenceFixture {
             Ok(true)
         });
         if let Err(error) = waited {
-            let log =
-                self.machine.sh("journalctl --no-pager -u machinist-daemon.service | tail -60");
-            panic!("{error:#}\n{}", log.unwrap_or_default());
+            panic!("{error:#}\n{}", self.log());
         }
+    }
+
+    /// The end of the daemon's log.
+    pub(crate) fn log(&self) -> String {
+        let log = self.machine.sh("journalctl --no-pager -u machinist-daemon.service | tail -60");
+        log.unwrap_or_default()
     }
 
     pub(crate) fn read(&self, path: &str) -> String {

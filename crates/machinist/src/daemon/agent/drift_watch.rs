@@ -12,11 +12,12 @@ use machinist_core::daemon::{Phase, SessionEvent, annotations, reports};
 use machinist_core::drift::{self, DriftFinding, DriftPolicy, DriftReference, DriftSeverity};
 use machinist_core::node::NodeView;
 
-use super::super::drift::{DriftWatcher, heal};
+use super::super::drift::{DriftWatcher, HealReport, heal};
 use super::super::systemd::Systemd;
 use super::Agent;
 
-/// How often drift is healed before the daemon pauses: someone may change files as fast as it heals them.
+/// How often drift is healed before the daemon looks at its Node again: someone may change files as fast as
+/// it heals them.
 const MAX_HEALS: usize = 5;
 
 /// Waits for the next change of the drift; forever if nothing is watched.
@@ -152,27 +153,28 @@ impl Agent {
             let healed = self.heal_drift(node, config).await;
             // A repair by hand has to be noticed, and so has the next drift, whatever became of this one.
             self.start_watching(node, config).await;
-            not_healed = healed?;
+            let healed = healed?;
+            not_healed = healed.not_healed;
             // The watch compares when it starts, and reports every change after that.
             let left = match &self.drift_watcher {
                 Some(watch) => watch.findings().to_vec(),
                 None => self.disk.check(config).await?,
             };
-            let is_stuck = left == findings;
+            let is_settled = drift::is_settled(healed.changes.len(), &findings, &left);
             findings = left;
-            if is_stuck || drift::degraded_reason(&findings).is_none() {
-                break;
+            if is_settled {
+                return Ok((findings, not_healed));
             }
+        }
+        // Someone changes files as fast as they are healed. The watch must not wait for the next change.
+        if let Some(watch) = &mut self.drift_watcher {
+            watch.report_again();
         }
         Ok((findings, not_healed))
     }
 
-    /// Heals drift. Returns what could not be healed.
-    async fn heal_drift(
-        &mut self,
-        node: &Arc<Node>,
-        config: &MachineConfig,
-    ) -> Result<Vec<String>> {
+    /// Heals drift once.
+    async fn heal_drift(&mut self, node: &Arc<Node>, config: &MachineConfig) -> Result<HealReport> {
         self.stop_watching(node);
         self.enter(node, Phase::Healing);
         let (root, config) = (self.disk.path().to_owned(), config.clone());
@@ -197,6 +199,6 @@ impl Agent {
             let message = format!("healed {} differences", healed.changes.len());
             self.reporter.event(node, "ConfigDriftHealed", message);
         }
-        Ok(healed.not_healed)
+        Ok(healed)
     }
 }

@@ -72,14 +72,17 @@ fn finish_steps(root: &HostRoot, journal: &Journal, work: RemainingWork) -> Vec<
     left
 }
 
-/// What keeps a created directory from being removed because something in it was set aside.
+/// What keeps a directory from being removed because something in it was set aside: it is removed after
+/// that.
 fn blocked_inside(one: &QuarantinedStep, left: &[QuarantinedStep]) -> Option<Obstacle> {
-    let is_created = one.work == RemainingWork::Undo
-        && one.step.from.is_absent()
-        && matches!(one.step.to, FsNode::Directory { .. });
+    let is_removed = match (one.work, &one.step.from, &one.step.to) {
+        (RemainingWork::Undo, from, FsNode::Directory { .. }) => from.is_absent(),
+        (RemainingWork::CleanUp, FsNode::Directory { .. }, to) => to.is_absent(),
+        _ => false,
+    };
     let above = format!("{}/", one.step.path);
     let mut inside = left.iter().filter(|other| other.step.path.starts_with(&above));
-    inside.next().filter(|_| is_created).map(|other| other.obstacle.clone())
+    inside.next().filter(|_| is_removed).map(|other| other.obstacle.clone())
 }
 
 /// Tries again to undo or to clean up a step that was set aside. Returns what keeps it from that.

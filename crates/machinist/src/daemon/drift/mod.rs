@@ -60,6 +60,8 @@ pub(crate) struct DriftWatcher {
     writers: HashMap<String, WriterProcess>,
     /// Something was touched and is not checked yet.
     needs_check: bool,
+    /// The next check is reported even if it finds nothing new.
+    reports_again: bool,
 }
 
 impl DriftWatcher {
@@ -72,6 +74,7 @@ impl DriftWatcher {
             findings: Vec::new(),
             writers: HashMap::new(),
             needs_check: true,
+            reports_again: false,
         };
         watch.findings = watch.rescan().await?;
         Ok(watch)
@@ -87,6 +90,12 @@ impl DriftWatcher {
         self.writers.get(&finding.path)
     }
 
+    /// Makes the next call of [`Self::next`] return at once.
+    pub(crate) fn report_again(&mut self) {
+        self.needs_check = true;
+        self.reports_again = true;
+    }
+
     /// Waits until the drift changes, and returns it. Can be cancelled and called again.
     pub(crate) async fn next(&mut self) -> Result<&[DriftFinding]> {
         loop {
@@ -96,7 +105,7 @@ impl DriftWatcher {
             }
             self.debounce().await?;
             let findings = self.rescan().await?;
-            let is_other = findings != self.findings;
+            let is_other = findings != self.findings || std::mem::take(&mut self.reports_again);
             self.attribute_writers(&findings);
             if is_other {
                 self.findings = findings;
