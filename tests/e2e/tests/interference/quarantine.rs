@@ -100,3 +100,17 @@ fn a_change_that_cannot_be_undone_holds_up_nothing_else() {
     assert_eq!(machine.sh("ls -A /etc | grep -c '^[.]machinist' || true").unwrap(), "0\n");
     machine.sh("chattr -i /etc/motd").unwrap();
 }
+
+#[test]
+fn a_journal_that_cannot_be_read_does_not_end_the_daemon() {
+    let fixture = InterferenceFixture::start(None);
+    let machine = &fixture.machine;
+    machine.sh(&format!("systemctl stop {SERVICE}")).unwrap();
+    machine.write_file("/etc/.machinist-journal", r#"{"version": 99}"#).unwrap();
+    machine.sh(&format!("systemctl start {SERVICE}")).unwrap();
+    fixture.wait_degraded(&["cannot be recovered", "/etc/.machinist-journal", "version 99"]);
+    fixture.assert_daemon_never_exited();
+    machine.sh("rm /etc/.machinist-journal").unwrap();
+    fixture.hub.wait_done(machine, "mco-empty-mc");
+    fixture.assert_daemon_never_exited();
+}
