@@ -17,7 +17,7 @@ const COMPONENTS: [(&str, &str, u16); 4] = [
 ];
 
 /// The status and the text of a page. Without a CA, any certificate is accepted.
-fn https_get(
+pub(crate) fn https_get(
     address: &str,
     path: &str,
     token: Option<&str>,

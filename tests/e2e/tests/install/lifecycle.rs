@@ -2,7 +2,11 @@
 //! upgrade that touches no machine, and an uninstallation that keeps what users created.
 
 use crate::install::image;
-use crate::install::support::{NAMESPACE, client_at, deploy, get, install, merge, wait_condition};
+use crate::install::support::{
+    CONTROLLER, DAEMON, NAMESPACE, OPERATOR, SERVER, client_at, deploy, get, install, merge,
+    wait_condition,
+};
+use crate::metrics_access::https_get;
 use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use machinist_e2e::{Cluster, Lab, Machine, binary, block_on, command, wait_for};
@@ -121,10 +125,56 @@ struct InstallLifecycle<'a> {
 impl InstallLifecycle<'_> {
     fn run_lifecycle(&self) -> Result<()> {
         self.check_install().context("install")?;
+        self.check_metrics().context("metrics")?;
         self.check_config_change().context("change")?;
         self.check_server_auth().context("settings of the server")?;
         self.check_upgrade().context("upgrade")?;
         self.check_uninstall().context("deinstall")
+    }
+
+    /// Every component has a Service that finds its pods; those on the network of their hosts serve who has a token.
+    fn check_metrics(&self) -> Result<()> {
+        let slices = format!("/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices");
+        let found = get(self.cluster, &slices)?;
+        let addresses = |service: &str| -> Vec<String> {
+            let all = found["items"].as_array().into_iter().flatten();
+            let own =
+                all.filter(|it| it["metadata"]["labels"]["kubernetes.io/service-name"] == service);
+            let endpoint = |slice: &Value| {
+                let port = slice["ports"][0]["port"].clone();
+                let endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
+                endpoints
+                    .into_iter()
+                    .filter_map(move |it| Some(format!("{}:{port}", it["addresses"][0].as_str()?)))
+            };
+            own.flat_map(endpoint).collect()
+        };
+        // There are more while pods are replaced.
+        for (service, least) in [(OPERATOR, 1), (CONTROLLER, 2), (SERVER, 1), (DAEMON, 2)] {
+            let found = addresses(service);
+            ensure!(found.len() >= least, "{service}: {found:?}");
+        }
+        self.cluster.kubectl(&["create", "serviceaccount", "prometheus"])?;
+        let token = self.cluster.token("default", "prometheus")?;
+        let (role, account) =
+            ("--clusterrole=machinist-metrics-reader", "--serviceaccount=default:prometheus");
+        let refused = https_get(&addresses(SERVER)[0], "/metrics", Some(&token), None)?;
+        ensure!(refused.0 == 403, "{refused:?}");
+        self.cluster.kubectl(&["create", "clusterrolebinding", "prometheus", role, account])?;
+        for (service, metric) in
+            [(SERVER, "machinist_server_changed_seconds"), (DAEMON, "mcd_state")]
+        {
+            for address in addresses(service) {
+                wait_for(&format!("the metrics of {service} at {address}"), || {
+                    let (status, text) = https_get(&address, "/metrics", Some(&token), None)?;
+                    ensure!(status == 200 && text.contains(metric), "{status}: {text}");
+                    Ok(true)
+                })?;
+                let anonymous = https_get(&address, "/metrics", None, None)?;
+                ensure!(anonymous.0 == 401, "{anonymous:?}");
+            }
+        }
+        Ok(())
     }
 
     /// How often each machine has rebooted since.
