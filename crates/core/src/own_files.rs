@@ -5,8 +5,17 @@
 
 use crate::ignition::schema::{Config, Unit};
 
-/// The prefix of our own units. `machinist-.service.d` holds drop-ins for all of them.
-const UNIT_PREFIX: &str = "machinist-";
+/// Our own services and timers, without their suffix. `machinist-.service.d` holds drop-ins for all of them. Units that
+/// our templates write, such as `machinist-ca-trust.service`, are not among them.
+const OWN_UNITS: [&str; 7] = [
+    "machinist-",
+    "machinist-daemon",
+    "machinist-enrol",
+    "machinist-firstboot",
+    "machinist-hub",
+    "machinist-server",
+    "machinist-watchdog",
+];
 /// Directories from which systemd reads units.
 const UNIT_DIRS: [&str; 6] = [
     "/etc/systemd/system/",
@@ -58,8 +67,10 @@ fn is_own_path(path: &str) -> bool {
     is_state || is_unit || BINARIES.contains(&path)
 }
 
+/// Whether a name is that of an own unit, or of the directory of its drop-ins or dependencies.
 fn is_own_unit(name: &str) -> bool {
-    name.starts_with(UNIT_PREFIX)
+    let stem = name.split_once('.').map_or(name, |(stem, _)| stem);
+    OWN_UNITS.contains(&stem)
 }
 
 /// Whether a unit entry does more than enable the unit, which it is anyway.
@@ -95,6 +106,8 @@ mod tests {
             ("/etc/systemd/system/machinist-.service.d/10.conf", true),
             ("/run/systemd/system/machinist-daemon.service.d/10.conf", true),
             ("/etc/systemd/system/multi-user.target.wants/machinist-daemon.service", true),
+            ("/etc/systemd/system/machinist-watchdog.timer", true),
+            ("/etc/systemd/system/machinist-ca-trust.service", false),
             ("/etc/systemd/system/report-machinist-daemon.service", false),
             ("/etc/machinist-daemon.service", false),
         ] {

@@ -130,8 +130,6 @@ pub(crate) const MACHINIST: Table = &[
     ("must_gather", "kubernetes"),
     ("backup", "data_dir durable_file"),
     // Everything in one process, and the command line.
-    ("up", "backup controller data_dir durable_file kubernetes listen metrics server systemd_notify"),
-    ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes manifests metrics must_gather operator random server systemd_notify telemetry up"),
-    ("up", "controller data_dir kubernetes listen metrics server serving_certificate systemd_notify"),
-    ("cli", "bootstrap controller daemon data_dir durable_file enrol kubernetes manifests metrics must_gather operator random server serving_certificate systemd_notify telemetry up"),
+    ("up", "backup controller data_dir durable_file kubernetes listen metrics server serving_certificate systemd_notify"),
+    ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes manifests metrics must_gather operator random server serving_certificate systemd_notify telemetry up"),
 ];
