@@ -6,9 +6,10 @@
 //! SHA-256 of all before
 //! ```
 //!
-//! It has no history. A restored store starts far above the revision of the backup, because clients
-//! may know revisions that were made after it. Their watches get
-//! [`RevisionError::TooOld`](super::RevisionError::TooOld), so they list again.
+//! It has no history. A restored store starts far above the revision of the backup, because clients may know revisions
+//! that were made after it, and every entry has this revision, so that a client that knows a later state of an object
+//! takes the restored one for newer. Watches get [`RevisionError::TooOld`](super::RevisionError::TooOld), so their
+//! clients list again.
 
 use std::path::Path;
 

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
@@ -18,8 +19,10 @@ use super::disk::{self, DataFileContents};
 use super::error::StoreError;
 use super::types::{StoreEntry, StoreEvent};
 
-/// How far above the backup's revision a restored store starts.
+/// How far above the backup's revision a restored store starts at least.
 const REVISION_JUMP: u64 = 1_000_000_000;
+/// How many revisions a store can make in a second, at most.
+const REVISIONS_PER_SECOND: u64 = 1_000_000;
 /// The longest key. Names and namespaces have at most 253 bytes.
 const MAX_KEY_BYTES: usize = 64 << 10;
 /// What is allocated before the bytes are there: a damaged length must not cost memory.
@@ -159,17 +162,26 @@ pub(super) fn restore_file(from: &Path, dir: &Path) -> Result<(), StoreError> {
     restore(open()?, from, dir)
 }
 
+/// The first revision of a restored store: above all revisions that clients may know. Those were made after the backup,
+/// by the hub that was backed up, or by another store that was restored from the same backup before.
+fn restored_revision(backed_up: u64, now: SystemTime) -> u64 {
+    let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    backed_up.saturating_add(REVISION_JUMP).max(seconds.saturating_mul(REVISIONS_PER_SECOND))
+}
+
 /// Creates a data directory from a backup. It contains a store only if all of the backup was read and verified.
 pub(super) fn restore(source: impl Read, from: &Path, dir: &Path) -> Result<(), StoreError> {
     let dir = DataDir::lock(dir)?;
     dir.ensure_empty()?;
     let mut reader = BackupReader::open(source, from)?;
-    let revision = reader.revision.saturating_add(REVISION_JUMP);
+    let revision = restored_revision(reader.revision, SystemTime::now());
     let none: [Arc<StoreEvent>; 0] = [];
     let contents = DataFileContents {
         revision,
         floor: revision,
-        entries: std::iter::from_fn(|| reader.next_entry().transpose()),
+        // As if each had been written now: a client that knows a later state takes this one for newer.
+        entries: std::iter::from_fn(|| reader.next_entry().transpose())
+            .map(|entry| entry.map(|entry| StoreEntry { revision, ..entry })),
         history: none.iter(),
     };
     let control = FileControl::default();
@@ -180,4 +192,22 @@ pub(super) fn restore(source: impl Read, from: &Path, dir: &Path) -> Result<(), 
     dir.write_format()?;
     tracing::info!(from = %from.display(), revision, "backup restored");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn no_revision_is_used_twice() {
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let first = restored_revision(7, at(1_800_000_000));
+        let again = restored_revision(7, at(1_800_000_001));
+        assert!(again >= first + REVISIONS_PER_SECOND, "the same backup, a second later");
+        let nested = restored_revision(first + 5, at(1_800_000_000));
+        assert!(nested > first + 5, "a backup of a restored store");
+        assert!(restored_revision(first, at(0)) > first, "without a clock");
+        assert!(again < 1 << 53, "programs that read it as a float are not confused");
+    }
 }
