@@ -1,8 +1,9 @@
 //! Backups of a running hub from the outside: encrypted, with the CA, every day; and a hub that lost its CA.
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::up::{UpProcess, join, machinist};
@@ -107,6 +108,73 @@ fn the_ca_decides_whether_machines_stay() {
     UpProcess::start(&lost, &["--new-ca"]).stop();
     assert_ne!(ca(&lost), ca(&data));
     UpProcess::start(&lost, &[]).stop();
+}
+
+/// A running daemon whose machine is a directory; killed when it is dropped.
+struct DaemonProcess(Child);
+
+impl DaemonProcess {
+    fn start(root: &Path, name: &str) -> Self {
+        let kubeconfig = root.join("var/lib/machinist/kubeconfig");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
+        command.args(["daemon", "start", "--register", "--node-name", name, "--root"]).arg(root);
+        command.arg("--kubeconfig").arg(kubeconfig).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for DaemonProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[track_caller]
+fn wait_for_text(path: &Path, expected: &str) {
+    let start = Instant::now();
+    while !fs::read_to_string(path).is_ok_and(|text| text.contains(expected)) {
+        assert!(start.elapsed() < Duration::from_secs(60), "{}: no {expected:?}", path.display());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The caches of a daemon know a later state of everything, and the disk has a later config than the hub knows.
+#[test]
+fn machines_take_the_restored_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (data, root) = (directory.path().join("data"), directory.path().join("w1"));
+    let up = UpProcess::start_at(&free, &data, &[]);
+    let token = succeed(&["hub", "token", "--data-dir", &path("data"), "--role", "bootstrap"]);
+    let token = token.lines().find(|line| line.contains('.')).unwrap().trim().to_owned();
+    let joined = join(&data, &token, &root, "w1", "worker");
+    assert!(joined.status.success(), "{}", text(&joined));
+    let daemon = DaemonProcess::start(&root, "w1");
+
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/up");
+    let kubeconfig = path("data/kubeconfig");
+    let apply = |name: &str| {
+        let file = examples.join(name);
+        succeed(&["apply", "--kubeconfig", &kubeconfig, "-f", file.to_str().unwrap()]);
+    };
+    let issue = root.join("etc/issue");
+    apply("banner.yaml");
+    wait_for_text(&issue, "kept by Machinist.\n");
+    let backup = ["hub", "backup", "--data-dir", &path("data"), "--include-pki"];
+    succeed(&extended(&backup, &["--recipient", RECIPIENT, &path("backup")]));
+    apply("banner-changed.yaml");
+    wait_for_text(&issue, "Local changes");
+    up.stop();
+
+    fs::write(path("key.txt"), IDENTITY).unwrap();
+    let restore = ["hub", "restore", "--identity-file", &path("key.txt")];
+    succeed(&extended(&restore, &["--data-dir", &path("restored"), &path("backup")]));
+    let up = UpProcess::start_at(&free, &directory.path().join("restored"), &[]);
+    wait_for_text(&issue, "kept by Machinist.\n");
+    drop(daemon);
+    up.stop();
 }
 
 #[test]

@@ -19,8 +19,13 @@ pub(crate) struct UpProcess {
 
 impl UpProcess {
     pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
+        Self::start_at("127.0.0.1:0", data, more)
+    }
+
+    /// Starts it at an address that machines know.
+    pub(crate) fn start_at(address: &str, data: &Path, more: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_machinist"))
-            .args(["up", "--api-listen", "127.0.0.1:0", "--data-dir"])
+            .args(["up", "--api-listen", address, "--data-dir"])
             .arg(data)
             .args(more)
             .stdin(Stdio::null())
