@@ -102,7 +102,7 @@ fn the_ca_decides_whether_machines_stay() {
     }
     let lost = directory.path().join("restored-passphrase.age");
     let error = refused_start(&lost);
-    assert!(error.contains("1 machines have a certificate") && error.contains("w1"), "{error}");
+    assert!(error.contains("but a machine has a certificate") && error.contains("w1"), "{error}");
     assert!(error.contains("--include-pki") && error.contains("--new-ca"), "{error}");
     assert!(!lost.join("pki/ca.crt").exists());
     UpProcess::start(&lost, &["--new-ca"]).stop();

@@ -101,6 +101,11 @@ fn the_example_is_shown_once_and_user_changes_stay() {
     let issue = fixture.data().with_file_name("machinist.machine-1").join("etc/issue");
     assert!(fs::read_to_string(issue).unwrap().contains("Local changes are reported."));
 
+    for log in ["machinist.hub.log", "machinist.machine.log"] {
+        let log = fs::read_to_string(fixture.data().with_file_name(log)).unwrap();
+        assert!(!log.contains(" ERROR "), "{log}");
+    }
+
     fixture.machinist(&["delete", "mc", "50-worker-banner"]);
     let second = fixture.up();
     assert!(second.contains("stays as it is"), "{second}");

@@ -102,12 +102,15 @@ pub fn check_not_lost(directory: &DataDirectory, machines: &[String]) -> Result<
     if machines.len() > SHOWN {
         names += ", …";
     }
+    let count = match machines.len() {
+        1 => "a machine has".to_owned(),
+        count => format!("{count} machines have"),
+    };
     bail!(
-        "{} has no certificate of a CA, but {} machines have a certificate of the one that this hub had ({names}). \
+        "{} has no certificate of a CA, but {count} a certificate of the one that this hub had ({names}). \
          Copy the directory pki of the old hub to it, or restore a backup that was made with --include-pki into a fresh \
          directory. To begin with a new CA, add --new-ca: every machine then has to join again",
-        directory.pki().display(),
-        machines.len()
+        directory.pki().display()
     )
 }
 

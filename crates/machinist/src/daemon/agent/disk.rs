@@ -147,14 +147,16 @@ impl MachineDisk {
         self.change_count.fetch_add(1, Ordering::Relaxed);
         self.with_lock(move |root| {
             transaction::recover(root)?;
-            let plan = transaction::plan(root, &old, &new)?;
-            transaction::check_obstacles(root, &plan)?;
+            transaction::check_obstacles(root, &transaction::plan(root, &old, &new)?)?;
             state::set_pending(root, Some(&pending))?;
             if force {
                 state::clear_force(root)?;
             }
-            match transaction::commit(root, plan.clone()) {
-                Ok(note) => Ok(AppliedChange { plan, note }),
+            // Planned again: the record of the pending change may have created its directory.
+            let plan = transaction::plan(root, &old, &new);
+            let done = plan.and_then(|plan| Ok((transaction::commit(root, plan.clone())?, plan)));
+            match done {
+                Ok((note, plan)) => Ok(AppliedChange { plan, note }),
                 Err(error) => {
                     // The disk is unchanged, so what was pending before is pending again.
                     let disk = old.metadata.name.clone().unwrap_or_default();
