@@ -4,6 +4,9 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+/// How much a daemon logs about a change of its config.
+const MAX_LINES_PER_CHANGE: usize = 10;
+
 /// A data directory for `scripts/up`. What it started ends with the test.
 struct UpFixture {
     directory: tempfile::TempDir,
@@ -105,6 +108,11 @@ fn the_example_is_shown_once_and_user_changes_stay() {
         let log = fs::read_to_string(fixture.data().with_file_name(log)).unwrap();
         assert!(!log.contains(" ERROR "), "{log}");
     }
+    let log = fixture.data().with_file_name("machinist.machine.log");
+    let log = fs::read_to_string(log).unwrap();
+    let (_, second_change) = log.split_once("Config Drift Monitor has shut down").unwrap();
+    let lines = second_change.lines().count();
+    assert!(lines <= MAX_LINES_PER_CHANGE, "{lines} lines:{second_change}");
 
     fixture.machinist(&["delete", "mc", "50-worker-banner"]);
     let second = fixture.up();

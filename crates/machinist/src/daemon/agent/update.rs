@@ -7,7 +7,9 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::DESIRED_IMAGE;
+use machinist_core::api::names::path::DAEMON_DIR;
 use machinist_core::api::operator::DisruptionAction;
+use machinist_core::apply::ApplyPlan;
 use machinist_core::daemon::update::{self, DrainDecision, HostLimits};
 use machinist_core::daemon::{
     self, PendingChange, PendingOsChange, Phase, SessionEvent, actions, annotations, reports,
@@ -175,18 +177,29 @@ impl Agent {
         })?;
         for step in &written.plan.steps {
             let change = transaction::describe(step);
-            tracing::info!(action = change.action.name(), path = change.path, "changed the disk");
+            tracing::debug!(action = change.action.name(), path = change.path, "changed the disk");
         }
         for note in written.plan.notes.iter().chain(&written.note) {
             tracing::warn!(note, "the change left something out");
             self.reporter.warn(node, "ConfigPartlyApplied", note.as_str());
         }
         let (from, to) = (&written.plan.from, &written.plan.to);
-        tracing::info!(from, to, changes = written.plan.steps.len(), "wrote the config to disk");
+        let (changes, paths) = (written.plan.steps.len(), first_paths(&written.plan));
+        tracing::info!(from, to, changes, paths, "wrote the config to disk");
         if let Err(error) = self.stage_os(Some(node), &mut pending).await {
             return Err(self.undo_change(node, &pending, error).await);
         }
         self.reporter.write_status(node, reports::applied(flags));
         Ok(())
     }
+}
+
+/// The first paths that a change wrote, without the daemon's own files. One line must do for any number of them.
+fn first_paths(plan: &ApplyPlan) -> String {
+    const SHOWN: usize = 5;
+    let is_own = |path: &str| path.starts_with(DAEMON_DIR);
+    let paths: Vec<&str> =
+        plan.steps.iter().map(|step| step.path.as_str()).filter(|path| !is_own(path)).collect();
+    let shown = paths[..paths.len().min(SHOWN)].join(", ");
+    if paths.len() > SHOWN { format!("{shown}, and {} more", paths.len() - SHOWN) } else { shown }
 }
