@@ -4,13 +4,16 @@ pub(crate) mod connections;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::net::sockopt::set_ipv6_v6only;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 /// The backlog of the standard library.
 const BACKLOG: u32 = 1024;
+/// Pause after a failed accept.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Binds an address. `[::]` means every address of the machine, IPv6 and IPv4, whatever the kernel's default for dual-stack
 /// sockets; without IPv6 it means every IPv4 address.
@@ -37,6 +40,20 @@ fn bind_any(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// The next connection. A failed accept, for example without a free file descriptor, is repeated after a pause.
+pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => return accepted,
+            Err(error) => {
+                let port = listener.local_addr().map_or(0, |address| address.port());
+                tracing::warn!(%error, port, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+            }
+        }
+    }
+}
+
 /// Whether IPv6 is missing in the kernel or on all interfaces.
 fn has_no_ipv6(error: &io::Error) -> bool {
     let codes = [rustix::io::Errno::AFNOSUPPORT, rustix::io::Errno::ADDRNOTAVAIL];
@@ -46,7 +63,6 @@ fn has_no_ipv6(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::net::TcpStream;
 
     async fn reaches(address: &str, port: u16) -> bool {
         TcpStream::connect((address, port)).await.is_ok()

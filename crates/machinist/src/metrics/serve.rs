@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::handler::MetricsHandler;
+use crate::listen;
 use crate::listen::connections::{ConnectionGuard, ConnectionLimits, Connections};
 
 /// A few Prometheus servers and the kubelet connect. When all places are taken, the longest idle connection is closed.
@@ -40,14 +41,7 @@ pub(super) async fn run(
     let mut open = JoinSet::new();
     loop {
         while open.try_join_next().is_some() {}
-        let (stream, address) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection for metrics");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
+        let (stream, address) = listen::accept(&listener).await;
         let Some(guard) = connections.admit(address.ip()) else {
             tracing::debug!(%address, "too many connections for metrics");
             continue;

@@ -61,17 +61,9 @@ pub(super) async fn run(
     let connections = Connections::new(limits);
     let graceful = GracefulShutdown::new();
     loop {
-        let accepted = tokio::select! {
+        let (stream, address) = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, address) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
+            accepted = crate::listen::accept(&listener) => accepted,
         };
         let Some(place) = connections.admit(address.ip()) else {
             tracing::debug!(%address, "too many connections");
