@@ -74,10 +74,11 @@ fn kubectl_watch(api_server: &ApiServer) {
     create(api_server, POOLS, &pool("watched"));
     let mut kubectl = Command::new(environment::kubernetes_binary("kubectl").unwrap());
     kubectl.env("KUBECONFIG", api_server.kubeconfig()).env("HOME", api_server.dir());
+    // Not by its name: then kubectl drops the first event of its watch, which may be the change.
     kubectl.args([
         "get",
         "machineconfigpools",
-        "watched",
+        "--field-selector=metadata.name=watched",
         "-w",
         "-o",
         "jsonpath={.spec.paused}{\"\\n\"}",
@@ -86,7 +87,8 @@ fn kubectl_watch(api_server: &ApiServer) {
     let mut lines = BufReader::new(kubectl.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().as_deref(), Some("false"));
     let paused = json!({"spec": {"paused": true}});
-    api_server.patch(&format!("{POOLS}/watched"), "merge-patch+json", &paused);
+    let response = api_server.patch(&format!("{POOLS}/watched"), "merge-patch+json", &paused);
+    assert_eq!(response.code, 200, "{}", response.body);
     assert_eq!(lines.next().as_deref(), Some("true"));
     api_server.delete(&format!("{POOLS}/watched"), &Value::Null);
     assert_eq!(lines.next().as_deref(), Some("true"), "what was deleted is shown once more");

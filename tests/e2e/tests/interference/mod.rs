@@ -4,3 +4,4 @@ mod fixture;
 mod healing;
 mod immutable_files;
 mod quarantine;
+mod random_faults;
