@@ -47,6 +47,7 @@
 //! | [`user_data`] | what points a new machine to the machine config server |
 //! | [`validate`] | whether one MachineConfig is valid |
 //! | [`versioned`] | which versions of the daemon's own files can be read |
+//! | [`watchdog`] | whether the daemon of a machine can run, and what its watchdog restores |
 
 #![forbid(unsafe_code)]
 
@@ -89,3 +90,4 @@ pub mod tls_profile;
 pub mod user_data;
 pub mod validate;
 pub mod versioned;
+pub mod watchdog;

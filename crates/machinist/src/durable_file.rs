@@ -3,10 +3,12 @@
 //! The one place that knows the order: sync the contents, rename, sync the directory. Files beneath the root of
 //! a machine are written by `daemon::root`, which does the same without following links.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+
+use crate::fault_injection;
 
 /// The permissions of a file that only its owner may read.
 pub(crate) const PRIVATE: u32 = 0o600;
@@ -101,8 +103,11 @@ pub(crate) fn write_symlink(target: &str, path: &Path) -> io::Result<()> {
 
 /// Renames a file whose contents are synced.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fault_injection::point();
     fs::rename(from, to)?;
-    fsync_directory(parent(to))
+    fsync_directory(parent(to))?;
+    fault_injection::point();
+    Ok(())
 }
 
 /// Removes a file. Returns whether it was there.
@@ -110,19 +115,29 @@ pub(crate) fn remove(path: &Path) -> io::Result<bool> {
     let removed = remove_if_exists(path)?;
     if removed {
         fsync_directory(parent(path))?;
+        fault_injection::point();
     }
     Ok(removed)
 }
 
 /// Creates a directory and its missing parents.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
+    create_directory(path, 0o777)
+}
+
+/// Creates a directory with these permissions, less the umask, and its missing parents.
+pub(crate) fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
     create_directories(parent(path))?;
-    match fs::create_dir(path) {
+    match DirBuilder::new().mode(mode).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => fsync_directory(parent(path)),
+        _ => {
+            fsync_directory(parent(path))?;
+            fault_injection::point();
+            Ok(())
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! | [`controller`] | renders pools and rolls their configs out to machines: `machinist controller` |
 //! | [`daemon`] | applies configs to a machine: `machinist daemon`, `once`, `join`, `leave` |
 //! | `durable_file` | files that survive a power loss |
+//! | `fault_injection` | crashes at chosen points, for tests |
 //! | [`enrol`] | enrols a new machine, which gets the sealed part of its config: `machinist enrol` |
 //! | [`data_dir`] | the paths of a hub's data directory |
 //! | [`kubernetes`] | shared Kubernetes plumbing: connection, requests, caches, lease, events |
@@ -35,6 +36,7 @@ pub mod daemon;
 pub mod data_dir;
 mod durable_file;
 pub mod enrol;
+mod fault_injection;
 pub mod kubernetes;
 mod listen;
 pub mod manifests;

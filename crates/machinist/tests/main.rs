@@ -22,6 +22,7 @@ mod enrolment;
 mod firstboot;
 mod generate;
 mod generate_templates;
+mod join_crash;
 mod kubernetes;
 mod layers;
 mod make_up;

@@ -190,7 +190,13 @@ pub(crate) fn join(data: &Path, token: &str, root: &Path, name: &str, pool: &str
     join_command(data, token, root, name, pool).output().unwrap()
 }
 
-fn join_command(data: &Path, token: &str, root: &Path, name: &str, pool: &str) -> Command {
+pub(crate) fn join_command(
+    data: &Path,
+    token: &str,
+    root: &Path,
+    name: &str,
+    pool: &str,
+) -> Command {
     let kubeconfig = fs::read_to_string(data.join("kubeconfig")).unwrap();
     let server = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
@@ -229,6 +235,24 @@ fn mistakes_of_join_and_leave_cost_nothing() {
     let error = stderr(join(&data, "no.token", &directory.path().join("w2"), "w2", "worker"));
     assert!(error.contains("the API server refuses the token"), "{error}");
     assert!(!error.contains("ListMeta"), "{error}");
+
+    // Again: repaired where it is the same machine, refused where it is not.
+    let again =
+        |name: &str| join_command(&data, "no.token", &root, name, "worker").output().unwrap();
+    let stdout = |output: Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(stdout(again("w1")).contains("nothing is to be repaired"));
+    let unit = root.join("etc/systemd/system/machinist-daemon.service");
+    fs::write(&unit, "").unwrap();
+    let status = || machinist(&["daemon", "status", "--root", root.to_str().unwrap()]);
+    let broken = status();
+    assert_eq!(broken.status.code(), Some(3));
+    assert!(stdout(broken).contains("CANNOT RUN   its unit is empty: run machinist join again"));
+    let repaired = stdout(again("w1"));
+    assert!(repaired.contains("machinist-daemon.service was empty"), "{repaired}");
+    assert!(fs::read_to_string(&unit).unwrap().contains("--node-name w1"));
+    assert_eq!(status().status.code(), Some(0));
+    let error = stderr(again("w9"));
+    assert!(error.contains("as w1 already") && error.contains("machinist leave"), "{error}");
 
     let leave = || machinist(&["leave", "--root", root.to_str().unwrap()]);
     let left = leave();

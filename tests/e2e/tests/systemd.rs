@@ -57,6 +57,12 @@ async fn check_unit_lifecycle(sh: &dyn Fn(&str) -> String, systemd: &Systemd) {
     assert!(error.starts_with("Failed to start broken.service: the job ended with"), "{error}");
     assert!(error.contains("\"failed\"") && error.contains("systemctl status broken"), "{error}");
     assert_eq!(systemd.active_state("broken").await.unwrap(), "failed");
+    systemd.reset_failed("broken").await.unwrap();
+    assert_eq!(systemd.active_state("broken").await.unwrap(), "inactive");
+    systemd.reset_failed("nothing").await.unwrap();
+    assert_eq!(systemd.restarts("broken").await.unwrap(), 0);
+    assert_eq!(systemd.load_state("broken").await.unwrap(), "loaded");
+    assert_eq!(systemd.load_state("nothing").await.unwrap(), "not-found");
     sh("systemctl reset-failed");
     let error = format!("{:#}", systemd.restart("nothing.service").await.unwrap_err());
     assert_eq!(error, "Failed to restart nothing.service: Unit nothing.service not found.");

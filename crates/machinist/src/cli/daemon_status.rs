@@ -20,8 +20,8 @@ use crate::manifests;
 
 /// Show the config of this machine and what its daemon does, without the API server
 ///
-/// The exit code is 3 if the machine is degraded, a change was interrupted or could not be undone, or the
-/// disk differs from the config.
+/// The exit code is 3 if the daemon cannot run, the machine is degraded, a change was interrupted or could
+/// not be undone, or the disk differs from the config.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist daemon status -o json")]
 pub(super) struct DaemonStatusArgs {
@@ -45,6 +45,7 @@ impl DaemonStatusArgs {
         let is_bad = status.interrupted
             || !status.quarantined.is_empty()
             || status.mismatch.is_some()
+            || status.service_problem.is_some()
             || status.daemon.as_ref().is_some_and(bad);
         Ok(if is_bad { CommandOutcome::Refused } else { CommandOutcome::Done })
     }
@@ -75,6 +76,7 @@ fn text(status: &status::MachineStatus) -> String {
         None => rows.push(("STATE", "the daemon has not run since the last boot".into())),
     }
     rows.extend(status.service.clone().map(|service| ("SERVICE", service)));
+    rows.extend(status.service_problem.clone().map(|problem| ("CANNOT RUN", problem)));
     rows.push(("CURRENT", status.current.clone()));
     rows.extend(os_rows(&status.os));
     if let Some(pending) = &status.pending {

@@ -24,6 +24,8 @@ use crate::telemetry::{self, LogFormat};
 /// With the given token or kubeconfig, the machine requests a client certificate of its own; the token
 /// is not stored. machinist-daemon.service then applies the config of the machine's pool. The first
 /// config is a change like any other, with the drain and the reboot that it requires.
+///
+/// On a machine that has joined the same server under the same name, join repairs the service and starts it.
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("any_token").multiple(true),
@@ -143,10 +145,19 @@ impl JoinArgs {
             OutputFormat::Text => {
                 let state =
                     if joined.is_started { "is running" } else { "starts on the next boot" };
-                output::print(&format!(
-                    "{} has joined pool {}; {} {state}. Next: machinist daemon status\n",
-                    joined.node, self.pool, joined.service
-                ))?;
+                let mut text = String::new();
+                for fault in &joined.repaired {
+                    let _ = writeln!(text, "repaired: {fault}");
+                }
+                let has_joined = match (joined.has_joined_before, joined.repaired.is_empty()) {
+                    (false, _) => format!("has joined pool {}", self.pool),
+                    (true, true) => "had joined before, and nothing is to be repaired".to_owned(),
+                    (true, false) => "had joined before, and is repaired".to_owned(),
+                };
+                let (node, service) = (&joined.node, joined.service);
+                let next = "Next: machinist daemon status";
+                let _ = writeln!(text, "{node} {has_joined}; {service} {state}. {next}");
+                output::print(&text)?;
             }
         }
         Ok(CommandOutcome::Done)

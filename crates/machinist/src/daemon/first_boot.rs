@@ -139,7 +139,9 @@ fn served_config(root: &HostRoot) -> Result<Option<MachineConfig>> {
 /// Joins with the kubeconfig from the server, and removes it: the machine has its own then.
 async fn join(join_options: &JoinOptions) -> Result<String> {
     let given = join_options.root.join(KUBECONFIG.trim_start_matches('/'));
-    if !JoinPaths::new(&join_options.root).kubeconfig().exists() {
+    // The given kubeconfig is removed when the machine has joined: where it is, an interrupted join may have an identity
+    // but no service yet.
+    if given.exists() || !JoinPaths::new(&join_options.root).kubeconfig().exists() {
         join::join(&credentials::read_flattened(&given)?, join_options).await?;
     }
     durable_file::remove(&given).with_context(|| format!("cannot remove {}", given.display()))?;

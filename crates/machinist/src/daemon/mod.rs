@@ -11,6 +11,7 @@
 //! | `join` | gives a machine an identity, a service and a Node, and removes them |
 //! | `preview` | what a change would do |
 //! | `status` | the status of the machine without an API server |
+//! | `service_state` | the state of the daemon's service |
 //! | `state` | the daemon's own files |
 //! | `private_files` | restricts those files to root |
 //! | `first_boot` | completes what Ignition could not do |
@@ -25,7 +26,6 @@
 pub(crate) mod agent;
 mod apply;
 mod drift;
-mod fault_injection;
 pub(crate) mod first_boot;
 mod health;
 pub(crate) mod join;
@@ -37,6 +37,7 @@ pub(crate) mod preview;
 mod private_files;
 mod quarantine;
 mod root;
+mod service_state;
 mod state;
 pub(crate) mod status;
 mod systemd;

@@ -12,13 +12,11 @@ use machinist_core::versioned;
 use serde::{Deserialize, Serialize};
 
 use super::health;
-use super::join::SERVICE;
-use super::join::paths::JoinPaths;
 use super::journal::Journal;
 use super::os::detect;
 use super::root::HostRoot;
+use super::service_state;
 use super::state::{self, DiskState};
-use super::systemd::Systemd;
 use super::transaction;
 
 /// Where the daemon notes what it does; gone after a reboot.
@@ -122,6 +120,9 @@ pub(crate) struct MachineStatus {
     /// The state of the service; `None` if there is no service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<String>,
+    /// Why the daemon cannot run, and the remedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) service_problem: Option<String>,
     /// The config on disk.
     pub(crate) current: String,
     /// Its operating system.
@@ -148,14 +149,6 @@ pub(crate) struct MachineStatus {
     pub(crate) failed_config: Option<String>,
 }
 
-/// The state of the daemon's service.
-async fn service_state(path: &Path) -> Option<String> {
-    if !JoinPaths::new(path).unit_file(SERVICE).exists() {
-        return None;
-    }
-    Systemd::connect(path).await.ok()??.active_state(SERVICE).await.ok()
-}
-
 /// Gathers the status of a machine.
 pub(crate) async fn gather(path: &Path) -> Result<MachineStatus> {
     let root = HostRoot::open_read_only(path)?;
@@ -169,9 +162,11 @@ pub(crate) async fn gather(path: &Path) -> Result<MachineStatus> {
     });
     let current = state.current.clone().unwrap_or_else(empty_config);
     let findings = super::drift::check(path, &DriftReference::new(&current)?)?.findings;
+    let service = service_state::observe(path).await;
     Ok(MachineStatus {
         daemon: DaemonNote::read(path)?,
-        service: service_state(path).await,
+        service_problem: service.as_ref().and_then(|service| Some(service.problem()?.to_string())),
+        service: service.and_then(|service| service.active_state),
         current: state.current_name().unwrap_or(EMPTY_CONFIG_NAME).to_owned(),
         os: MachineOsStatus::inspect(path),
         pending,

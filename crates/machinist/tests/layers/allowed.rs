@@ -14,6 +14,7 @@ pub(crate) const CORE: Table = &[
     ("hex", ""),
     ("secrets", ""),
     ("versioned", ""),
+    ("watchdog", ""),
     // Views and formats: one object or format each.
     ("go", "api"),
     ("migrate", "api"),
@@ -108,7 +109,8 @@ pub(crate) const HUB: Table = &[
 #[rustfmt::skip] // one module a line
 pub(crate) const MACHINIST: Table = &[
     // Helpers of one purpose.
-    ("durable_file", ""),
+    ("fault_injection", ""),
+    ("durable_file", "fault_injection"),
     ("data_dir", "durable_file"),
     ("listen", ""),
     ("manifests", ""),
@@ -121,7 +123,7 @@ pub(crate) const MACHINIST: Table = &[
     ("metrics", "listen serving_certificate"),
     // Processes: they do not know each other.
     ("controller", "kubernetes listen metrics"),
-    ("daemon", "durable_file kubernetes manifests metrics systemd_notify"),
+    ("daemon", "durable_file fault_injection kubernetes manifests metrics systemd_notify"),
     ("enrol", ""),
     ("operator", "kubernetes listen metrics"),
     ("server", "durable_file kubernetes listen manifests metrics serving_certificate"),

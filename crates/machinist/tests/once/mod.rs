@@ -3,7 +3,7 @@
 //! These tests change the owners of files, so they need root.
 mod cases;
 mod crash;
-mod fixture;
+pub(crate) mod fixture;
 mod hostile;
 mod large;
 mod obstacles;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use tokio_util::sync::CancellationToken;
 
-use super::super::join::credentials;
+use super::super::join::credentials::{self, IdentityRequest};
 use super::super::join::paths::JoinPaths;
 use super::super::join::write_identity;
 
@@ -36,8 +36,10 @@ async fn try_renew(root: &Path, name: &str) -> Result<bool> {
     if !credentials::needs_renewal(&kubeconfig) {
         return Ok(false);
     }
-    let new = credentials::issue_identity(&kubeconfig, name, &[], credentials::CERTIFICATE_TIMEOUT)
-        .await?;
+    // Not kept on disk: the old certificate can request another one after an interruption.
+    let request = IdentityRequest::generate(&kubeconfig, name)?;
+    let max_wait = credentials::CERTIFICATE_TIMEOUT;
+    let new = credentials::issue_identity(&kubeconfig, &request, &[], max_wait).await?;
     write_identity(root, &new)?;
     Ok(true)
 }

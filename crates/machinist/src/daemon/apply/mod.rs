@@ -16,9 +16,9 @@ use anyhow::{Context as _, Result, anyhow};
 use machinist_core::apply::{DiskStep, FileMeta, FsNode};
 use rustix::io::Errno;
 
-use super::fault_injection;
 use super::journal::Journal;
 use super::root::{HostRoot, set_meta, split};
+use crate::fault_injection;
 
 pub(super) use undo::{clean_up, finish_quarantined, undo};
 

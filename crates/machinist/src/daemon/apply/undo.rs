@@ -11,11 +11,11 @@ use std::io;
 use machinist_core::apply::{DiskStep, FileMeta, FsNode, Obstacle, QuarantinedStep, RemainingWork};
 use rustix::io::Errno;
 
-use super::super::fault_injection;
 use super::super::journal::Journal;
 use super::super::preflight;
 use super::super::root::{HostRoot, set_meta, split};
 use super::{change_directory_meta, clean_up_step, is_gone};
+use crate::fault_injection;
 
 /// Undoes every step, the last first. Returns the steps that cannot be undone.
 pub(in super::super) fn undo(root: &HostRoot, journal: &Journal) -> Vec<QuarantinedStep> {

@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha512};
 
 use super::super::root::{HostRoot, split};
 use super::super::transaction::{FsAction, FsChange};
+use crate::fault_injection;
 
 /// The directory of unit files.
 const UNIT_DIR: &str = "/etc/systemd/system";
@@ -55,6 +56,7 @@ pub(super) fn remove_first_boot(root: &HostRoot) -> Result<Vec<FsChange>> {
             root.remove(&path)
                 .and_then(|()| root.fsync_directory(split(&path).0))
                 .with_context(|| format!("cannot remove {path}"))?;
+            fault_injection::point();
             changes.push(FsChange { action: FsAction::Remove, path });
         }
     }

@@ -15,11 +15,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
+use machinist_core::hex::hex;
 use machinist_hub::auth::certificates::{CertificateInfo, ClientCertificate, generate_csr};
 use machinist_hub::auth::csr::MACHINE_SIGNER;
 use machinist_hub::auth::machine::{APPROVAL_PENDING_ANNOTATION, ROLES_ANNOTATION};
 use machinist_hub::auth::{NODE_GROUP, NODE_USER_PREFIX};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
 
 /// How long to wait for a certificate unless a user says otherwise.
@@ -92,25 +95,56 @@ fn inline_files(object: &mut Value, fields: &[&str], directory: &Path) -> Result
     Ok(())
 }
 
+/// A private key, and the certificate request made with it. Kept on disk while a machine joins: the hub gives a name
+/// away only once, so a machine that lost the key of a signed certificate could not join again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IdentityRequest {
+    /// The name of the Node.
+    pub(crate) node: String,
+    /// The URL of the API server.
+    pub(crate) server: String,
+    key: String,
+    request: String,
+}
+
+impl IdentityRequest {
+    /// A request with a new key.
+    pub(crate) fn generate(given: &Value, node: &str) -> Result<Self> {
+        let user = format!("{NODE_USER_PREFIX}{node}");
+        let (key, request) = generate_csr(&user, NODE_GROUP)?;
+        Ok(Self { node: node.to_owned(), server: server_url(given).to_owned(), key, request })
+    }
+
+    /// The name of the CertificateSigningRequest: the same after an interruption.
+    fn object_name(&self) -> String {
+        let digest = hex(&Sha256::digest(&self.request));
+        format!("machinist-{}-{}", self.node, digest.get(..10).unwrap_or_default())
+    }
+}
+
+/// The URL of the API server in a kubeconfig.
+pub(crate) fn server_url(kubeconfig: &Value) -> &str {
+    let url = kubeconfig["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default();
+    url.trim_end_matches('/')
+}
+
 /// A kubeconfig with an identity of the machine, requested with the given one.
 ///
 /// `roles` are those that a new machine asks for; a renewal asks for none.
 pub(crate) async fn issue_identity(
     given: &Value,
-    name: &str,
+    identity: &IdentityRequest,
     roles: &[&str],
     max_wait: Duration,
 ) -> Result<Value> {
-    let user = format!("{NODE_USER_PREFIX}{name}");
-    let (key, request) = generate_csr(&user, NODE_GROUP)?;
     let client = client_for(given).await?;
-    let certificate = request_certificate(&client, name, roles, &request, max_wait).await?;
+    let certificate = request_certificate(&client, identity, roles, max_wait).await?;
     let cluster = &given["clusters"][0]["cluster"];
     Ok(kubeconfig(
         cluster,
         &json!({
             "client-certificate-data": STANDARD.encode(certificate),
-            "client-key-data": STANDARD.encode(key),
+            "client-key-data": STANDARD.encode(&identity.key),
         }),
     ))
 }
@@ -118,30 +152,32 @@ pub(crate) async fn issue_identity(
 /// Has a certificate request signed.
 async fn request_certificate(
     client: &Client,
-    name: &str,
+    identity: &IdentityRequest,
     roles: &[&str],
-    request: &str,
     max_wait: Duration,
 ) -> Result<Vec<u8>> {
     let api: Api<CertificateSigningRequest> = Api::all(client.clone());
     let object = CertificateSigningRequest {
         metadata: ObjectMeta {
-            generate_name: Some(format!("machinist-{name}-")),
+            name: Some(identity.object_name()),
             annotations: (!roles.is_empty())
                 .then(|| [(ROLES_ANNOTATION.to_owned(), roles.join(","))].into()),
             ..ObjectMeta::default()
         },
         spec: CertificateSigningRequestSpec {
-            request: ByteString(request.as_bytes().to_vec()),
+            request: ByteString(identity.request.as_bytes().to_vec()),
             signer_name: MACHINE_SIGNER.to_owned(),
             usages: Some(vec!["digital signature".to_owned(), "client auth".to_owned()]),
             ..CertificateSigningRequestSpec::default()
         },
         ..CertificateSigningRequest::default()
     };
-    let made = api.create(&PostParams::default(), &object).await;
-    let made = made.map_err(request_error)?;
-    let request = made.metadata.name.unwrap_or_default();
+    let request = identity.object_name();
+    match api.create(&PostParams::default(), &object).await {
+        // Created before an interruption.
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        made => drop(made.map_err(request_error)?),
+    }
     let start = Instant::now();
     let (mut pause, mut has_tried, mut pending) = (POLL_INTERVAL, false, None);
     while start.elapsed() < max_wait {

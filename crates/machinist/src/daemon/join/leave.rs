@@ -29,6 +29,7 @@ use super::super::systemd::Systemd;
 use super::super::transaction::{self, FsChange};
 use super::paths::JoinPaths;
 use super::{cleanup, credentials, service};
+use crate::fault_injection;
 
 /// The timeout for removing the Node.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -104,12 +105,14 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
         (None, false) => "left alone: this machine has no identity".to_owned(),
     };
     service::remove(&join_paths)?;
-    JoinPaths::remove_file(&join_paths.kubeconfig())?;
-    JoinPaths::remove_empty(&join_paths.state_dir());
     changes.extend(cleanup::remove_first_boot(&HostRoot::open(root)?)?);
     if let Some(systemd) = systemd {
         systemd.daemon_reload().await?;
     }
+    // Last: while the identity is there, `leave` can be run again after an interruption.
+    JoinPaths::remove_file(&join_paths.join_request())?;
+    JoinPaths::remove_file(&join_paths.kubeconfig())?;
+    JoinPaths::remove_empty(&join_paths.state_dir());
     Ok(LeaveReport { from, changes, not_restored, node })
 }
 
@@ -146,6 +149,7 @@ fn restore_files(root: &HostRoot) -> Result<RestoredFiles> {
         if let Err(error) = root.remove(path) {
             restored.not_restored.push(format!("cannot remove {path}: {error}: remove it by hand"));
         }
+        fault_injection::point();
     }
     // Nobody tries again from now on.
     quarantine::discard(root)?;

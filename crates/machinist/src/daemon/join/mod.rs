@@ -16,6 +16,7 @@ pub(crate) mod paths;
 mod service;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ use machinist_core::api::names::label::NODE_ROLE_PREFIX;
 use machinist_core::api::names::path::{CURRENT_CONFIG, NODE_ANNOTATIONS};
 use serde_json::{Value, json};
 
+use credentials::IdentityRequest;
 pub(crate) use leave::{joined_name, leave};
 use paths::JoinPaths;
 pub(crate) use service::SERVICE_NAME as SERVICE;
@@ -35,6 +37,7 @@ use super::agent::new_node;
 use super::root::HostRoot;
 use super::state;
 use super::systemd::Systemd;
+use crate::{durable_file, fault_injection};
 
 /// How a machine joins.
 #[derive(Debug, Clone)]
@@ -71,40 +74,137 @@ pub(crate) struct JoinReport {
     pub(crate) service: &'static str,
     /// Whether it was started; not in an image that is being built.
     pub(crate) is_started: bool,
+    /// Whether the machine had an identity already.
+    pub(crate) has_joined_before: bool,
+    /// What was wrong and is repaired, if the machine had joined before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) repaired: Vec<String>,
 }
 
-/// Joins the API server that a kubeconfig describes.
+/// Joins the API server that a kubeconfig describes, or repairs what is left of an earlier join to it.
+///
+/// The disk is in a valid state after each step: the request with its key, the identity, the unit, the link that
+/// enables it. A second `join` continues after any of them.
 pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinReport> {
     let join_paths = JoinPaths::new(&options.root);
-    if join_paths.kubeconfig().exists() {
-        bail!(
-            "this machine has joined already ({} is there): run machinist leave first",
-            join_paths.kubeconfig().display()
-        );
-    }
     // Whatever can be wrong with the machine is found before it has an identity: a second try would find its name taken.
     HostRoot::open_read_only(&options.root)?;
     if !options.binary.exists() {
         bail!("--binary {}: there is no such file", options.binary.display());
     }
+    if let Some(identity) = existing_identity(&join_paths)? {
+        check_same_machine(&identity, given, options)?;
+        return repair(&identity, options).await;
+    }
+    join_paths.create_state_dir()?;
     let kubeconfig = if options.keep_identity {
         given.clone()
     } else {
-        let roles = options.labels.keys().filter_map(|label| label.strip_prefix(NODE_ROLE_PREFIX));
-        let roles: Vec<&str> = roles.collect();
-        credentials::issue_identity(given, &options.name, &roles, options.approval_timeout).await?
+        request_identity(&join_paths, given, options).await?
     };
+    // Before the Node exists: a machine without its identity could not take the Node over.
+    write_identity(&options.root, &kubeconfig)?;
+    JoinPaths::remove_file(&join_paths.join_request())?;
     let client = credentials::client_for(&kubeconfig).await?;
     ensure_node(&client, options).await?;
-    join_paths.create_state_dir()?;
-    write_identity(&options.root, &kubeconfig)?;
     service::install(&join_paths, options)?;
-    let is_started = options.start_now && start_service(&options.root).await?;
+    let is_started = options.start_now && start_service(&options.root, false).await?;
     Ok(JoinReport {
         node: options.name.clone(),
         kubeconfig: join_paths.kubeconfig(),
         service: service::SERVICE_NAME,
         is_started,
+        has_joined_before: false,
+        repaired: Vec::new(),
+    })
+}
+
+/// The identity of an earlier join. One that cannot be read is of no use, and is replaced.
+fn existing_identity(join_paths: &JoinPaths) -> Result<Option<Value>> {
+    let path = join_paths.kubeconfig();
+    if !path.exists() {
+        return Ok(None);
+    }
+    match credentials::read_flattened(&path) {
+        Ok(identity) => Ok(Some(identity)),
+        Err(error) => {
+            tracing::warn!(error = %format_args!("{error:#}"), "replacing a damaged identity");
+            JoinPaths::remove_file(&path)?;
+            Ok(None)
+        }
+    }
+}
+
+/// Checks that an identity is for the server and the name that the machine joins now.
+fn check_same_machine(identity: &Value, given: &Value, options: &JoinOptions) -> Result<()> {
+    let (server, wanted) = (credentials::server_url(identity), credentials::server_url(given));
+    // An identity that was kept from a kubeconfig may have no certificate, and so no name.
+    let name = credentials::own_node_name(identity).unwrap_or_else(|| options.name.clone());
+    if server != wanted || name != options.name {
+        bail!(
+            "this machine has joined {server} as {name} already, not {wanted} as {}: run machinist leave first",
+            options.name
+        );
+    }
+    Ok(())
+}
+
+/// Requests an identity. The request stays on disk until the identity is there.
+async fn request_identity(
+    join_paths: &JoinPaths,
+    given: &Value,
+    options: &JoinOptions,
+) -> Result<Value> {
+    let path = join_paths.join_request();
+    let earlier = fs::read(&path).ok();
+    let earlier: Option<IdentityRequest> =
+        earlier.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let is_same = |request: &IdentityRequest| {
+        request.node == options.name && request.server == credentials::server_url(given)
+    };
+    let request = match earlier.filter(is_same) {
+        Some(request) => request,
+        None => {
+            let request = IdentityRequest::generate(given, &options.name)?;
+            durable_file::write(&path, &serde_json::to_vec(&request)?, durable_file::PRIVATE)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+            request
+        }
+    };
+    let roles = options.labels.keys().filter_map(|label| label.strip_prefix(NODE_ROLE_PREFIX));
+    let roles: Vec<&str> = roles.collect();
+    let issued = credentials::issue_identity(given, &request, &roles, options.approval_timeout);
+    match issued.await {
+        Ok(identity) => Ok(identity),
+        Err(error) => {
+            // Refused or not answered: the next attempt may have another token, and makes another request.
+            JoinPaths::remove_file(&path)?;
+            JoinPaths::remove_empty(&join_paths.state_dir());
+            Err(error)
+        }
+    }
+}
+
+/// Completes an earlier join, or restores what is missing of it. The service of a machine whose join was complete can be
+/// repaired while the API server is down.
+async fn repair(identity: &Value, options: &JoinOptions) -> Result<JoinReport> {
+    let join_paths = JoinPaths::new(&options.root);
+    JoinPaths::remove_file(&join_paths.join_request())?;
+    // The Node is created before the unit is written.
+    let has_service = join_paths.unit_file(service::SERVICE_NAME).symlink_metadata().is_ok();
+    if !has_service {
+        ensure_node(&credentials::client_for(identity).await?, options).await?;
+    }
+    let repaired = service::install(&join_paths, options)?;
+    let is_started =
+        options.start_now && start_service(&options.root, !repaired.is_empty()).await?;
+    Ok(JoinReport {
+        node: options.name.clone(),
+        kubeconfig: join_paths.kubeconfig(),
+        service: service::SERVICE_NAME,
+        is_started,
+        has_joined_before: true,
+        repaired,
     })
 }
 
@@ -112,8 +212,11 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
 pub(super) fn write_identity(root: &Path, kubeconfig: &Value) -> Result<()> {
     let bytes = serde_json::to_vec_pretty(kubeconfig)?;
     let path = paths::KUBECONFIG;
+    fault_injection::point();
     state::write_private(&HostRoot::open_read_only(root)?, path, &bytes)
-        .with_context(|| format!("cannot write {path}"))
+        .with_context(|| format!("cannot write {path}"))?;
+    fault_injection::point();
+    Ok(())
 }
 
 /// Creates the Node of the machine, or labels the existing one.
@@ -149,10 +252,15 @@ fn has_no_config(root: &Path) -> Result<bool> {
     Ok(!root.exists(CURRENT_CONFIG)? && !root.exists(NODE_ANNOTATIONS)?)
 }
 
-/// Starts the service, if systemd runs.
-async fn start_service(root: &Path) -> Result<bool> {
+/// Starts the service, if systemd runs. One whose unit has changed is restarted.
+async fn start_service(root: &Path, has_changed: bool) -> Result<bool> {
     let Some(systemd) = Systemd::connect(root).await? else { return Ok(false) };
     systemd.daemon_reload().await?;
-    systemd.start(service::SERVICE_NAME).await?;
+    // A service that has failed too often does not start otherwise.
+    systemd.reset_failed(service::SERVICE_NAME).await?;
+    match has_changed {
+        true => systemd.restart(service::SERVICE_NAME).await?,
+        false => systemd.start(service::SERVICE_NAME).await?,
+    }
     Ok(true)
 }

@@ -1,7 +1,6 @@
 //! Where the files of a joined machine are.
 
-use std::fs::{self, DirBuilder};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -42,18 +41,20 @@ impl JoinPaths {
     }
 
     /// The link that enables the service.
-    pub(super) fn wants_link(&self, name: &str) -> PathBuf {
+    pub(in super::super) fn wants_link(&self, name: &str) -> PathBuf {
         self.root.join(UNIT_DIR).join("multi-user.target.wants").join(name)
+    }
+
+    /// The certificate request of a join that has not ended.
+    pub(super) fn join_request(&self) -> PathBuf {
+        self.state_dir().join("join-request.json")
     }
 
     /// Creates the directory, which only root may enter.
     pub(super) fn create_state_dir(&self) -> Result<()> {
         let directory = self.state_dir();
-        let make = || {
-            DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
-            directory.parent().map_or(Ok(()), durable_file::fsync_directory)
-        };
-        make().with_context(|| format!("cannot make {}", directory.display()))
+        durable_file::create_directory(&directory, 0o700)
+            .with_context(|| format!("cannot make {}", directory.display()))
     }
 
     /// Removes a file. Returns whether it was there.

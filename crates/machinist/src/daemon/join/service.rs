@@ -1,7 +1,8 @@
 //! The systemd service that runs the daemon.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context as _, Result};
 
@@ -12,17 +13,75 @@ use crate::durable_file;
 /// Its name.
 pub(crate) const SERVICE_NAME: &str = "machinist-daemon.service";
 
-/// Writes the service and enables it.
-pub(super) fn install(join_paths: &JoinPaths, options: &JoinOptions) -> Result<()> {
-    let (unit, wanted) = (join_paths.unit_file(SERVICE_NAME), join_paths.wants_link(SERVICE_NAME));
-    let context = |path: &Path| format!("cannot write {}", path.display());
-    if let Some(directory) = wanted.parent() {
-        durable_file::create_directories(directory).with_context(|| context(directory))?;
+/// A file of the service.
+struct ServiceFile {
+    path: PathBuf,
+    contents: FileContents,
+}
+
+enum FileContents {
+    Unit(String),
+    /// A link that enables a unit.
+    Link(String),
+}
+
+/// The files of the service, in the order in which they are written: each prefix is a valid state, because nothing is
+/// enabled before it is there.
+fn service_files(join_paths: &JoinPaths, options: &JoinOptions) -> [ServiceFile; 2] {
+    [
+        ServiceFile {
+            path: join_paths.unit_file(SERVICE_NAME),
+            contents: FileContents::Unit(unit_text(options)),
+        },
+        ServiceFile {
+            path: join_paths.wants_link(SERVICE_NAME),
+            contents: FileContents::Link(format!("/etc/systemd/system/{SERVICE_NAME}")),
+        },
+    ]
+}
+
+/// Writes what is missing or different, and enables the service. Returns what was wrong with each file it wrote.
+pub(super) fn install(join_paths: &JoinPaths, options: &JoinOptions) -> Result<Vec<String>> {
+    let mut written = Vec::new();
+    for file in service_files(join_paths, options) {
+        let Some(fault) = file.fault() else { continue };
+        let context = || format!("cannot write {}", file.path.display());
+        file.write().with_context(context)?;
+        written.push(format!("{} {fault}", file.path.display()));
     }
-    durable_file::write(&unit, unit_text(options).as_bytes(), durable_file::PUBLIC)
-        .with_context(|| context(&unit))?;
-    durable_file::write_symlink(&format!("/etc/systemd/system/{SERVICE_NAME}"), &wanted)
-        .with_context(|| context(&wanted))
+    Ok(written)
+}
+
+impl ServiceFile {
+    /// What is wrong with it, if anything.
+    fn fault(&self) -> Option<&'static str> {
+        let link = fs::read_link(&self.path).ok();
+        match &self.contents {
+            FileContents::Link(target) if link.as_deref() == Some(Path::new(target)) => None,
+            FileContents::Unit(_) if link.is_some_and(|to| to == Path::new("/dev/null")) => {
+                Some("was masked")
+            }
+            FileContents::Unit(text) => match fs::read(&self.path) {
+                Ok(found) if found == text.as_bytes() => None,
+                Ok(found) if found.is_empty() => Some("was empty"),
+                Ok(_) => Some("was different"),
+                Err(_) => Some("was missing"),
+            },
+            FileContents::Link(_) => Some("was missing: the service was disabled"),
+        }
+    }
+
+    fn write(&self) -> io::Result<()> {
+        if let Some(directory) = self.path.parent() {
+            durable_file::create_directories(directory)?;
+        }
+        match &self.contents {
+            FileContents::Unit(text) => {
+                durable_file::write(&self.path, text.as_bytes(), durable_file::PUBLIC)
+            }
+            FileContents::Link(target) => durable_file::write_symlink(target, &self.path),
+        }
+    }
 }
 
 /// Removes it.

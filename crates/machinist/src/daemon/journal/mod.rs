@@ -17,8 +17,8 @@ use machinist_core::versioned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::fault_injection;
 use super::root::HostRoot;
+use crate::fault_injection;
 
 /// The version that is written. Version 1 names directories differently, which `FsNode` reads too.
 const VERSION: u32 = 2;

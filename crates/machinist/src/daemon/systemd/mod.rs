@@ -36,6 +36,7 @@ const BUS_NAME: &str = "org.freedesktop.systemd1";
 const OBJECT_PATH: &str = "/org/freedesktop/systemd1";
 const MANAGER_INTERFACE: &str = "org.freedesktop.systemd1.Manager";
 const UNIT_INTERFACE: &str = "org.freedesktop.systemd1.Unit";
+const SERVICE_INTERFACE: &str = "org.freedesktop.systemd1.Service";
 
 /// The timeout of a reply. Reloading all units takes long on a slow machine.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(180);
@@ -109,17 +110,43 @@ impl Systemd {
         self.run_job("stop", "StopUnit", unit).await
     }
 
+    /// Clears the failure of a unit and its count of starts. A unit that is not loaded has none.
+    pub(crate) async fn reset_failed(&self, unit: &str) -> Result<()> {
+        let unit = unit_name(unit);
+        match self.call("ResetFailedUnit", &unit.as_str()).await {
+            Err(error) if error.to_string().contains("not loaded") => Ok(()),
+            done => done.map(drop).with_context(|| format!("Failed to reset {unit}")),
+        }
+    }
+
     /// The active state of a unit: `active`, `inactive`, `failed` and so on; `inactive` if there is none.
     pub(crate) async fn active_state(&self, unit: &str) -> Result<String> {
+        self.property(unit, UNIT_INTERFACE, "ActiveState").await
+    }
+
+    /// Whether systemd can load the file of a unit: `loaded`, `not-found`, `masked`, `bad-setting` and so on.
+    pub(crate) async fn load_state(&self, unit: &str) -> Result<String> {
+        self.property(unit, UNIT_INTERFACE, "LoadState").await
+    }
+
+    /// How often systemd has restarted a service by itself.
+    pub(crate) async fn restarts(&self, service: &str) -> Result<u32> {
+        self.property(service, SERVICE_INTERFACE, "NRestarts").await
+    }
+
+    async fn property<T>(&self, unit: &str, interface: &str, name: &str) -> Result<T>
+    where
+        T: TryFrom<OwnedVariant>,
+        T::Error: std::error::Error + Send + Sync + 'static,
+    {
         let unit = unit_name(unit);
         let ask = async {
             let loaded = self.call("LoadUnit", &unit.as_str()).await?;
             let path: OwnedObjectPath = loaded.body().deserialize()?;
-            let interface = "org.freedesktop.DBus.Properties";
-            let answer =
-                self.call_at(&path, interface, "Get", &(UNIT_INTERFACE, "ActiveState")).await?;
+            let properties = "org.freedesktop.DBus.Properties";
+            let answer = self.call_at(&path, properties, "Get", &(interface, name)).await?;
             let value: OwnedVariant = answer.body().deserialize()?;
-            anyhow::Ok(String::try_from(value)?)
+            anyhow::Ok(T::try_from(value)?)
         };
         ask.await.with_context(|| format!("Failed to get the state of {unit}"))
     }

@@ -6,7 +6,7 @@ const VARIABLE: &str = "MACHINIST_FAULT_POINT";
 
 /// A point between two changes of the disk.
 #[cfg(debug_assertions)]
-pub(super) fn point() {
+pub(crate) fn point() {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,4 +21,4 @@ pub(super) fn point() {
 
 /// A point between two changes of the disk.
 #[cfg(not(debug_assertions))]
-pub(super) fn point() {}
+pub(crate) fn point() {}

@@ -1,0 +1,173 @@
+//! Whether the daemon of a machine can run, and what its watchdog restores. The shell observes the service and performs
+//! the actions: `machinist daemon status` and `machinist daemon watchdog`.
+
+use std::fmt;
+
+/// A daemon that systemd has started this often without a longer run in between is in a crash loop.
+pub const CRASH_LOOP_RESTARTS: u32 = 5;
+
+/// What is at the path of a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnitFile {
+    /// Nothing.
+    Missing,
+    /// An empty file, which systemd treats as a mask.
+    Empty,
+    /// A link to `/dev/null`.
+    Masked,
+    /// A file that systemd cannot load.
+    Invalid,
+    /// A file.
+    Present,
+}
+
+/// What is at the path of the binary that the unit runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BinaryFile {
+    /// No executable file.
+    Missing,
+    /// An executable file.
+    Present,
+}
+
+/// The daemon's service on a machine that has joined, as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedService {
+    /// Whether the machine has an identity.
+    pub has_identity: bool,
+    /// The unit.
+    pub unit: UnitFile,
+    /// Whether the service starts with the machine.
+    pub is_enabled: bool,
+    /// The binary.
+    pub binary: BinaryFile,
+    /// systemd's word for the state of the service; `None` where systemd does not run.
+    pub active_state: Option<String>,
+    /// How often systemd has restarted the service by itself.
+    pub restarts: u32,
+}
+
+/// Why the daemon cannot run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceProblem {
+    /// The machine has no identity.
+    NoIdentity,
+    /// The unit is not as it should be.
+    Unit(UnitFile),
+    /// The binary is missing.
+    NoBinary,
+    /// The service does not start with the machine.
+    Disabled,
+    /// The service failed and systemd does not start it again.
+    Failed,
+    /// The service ends shortly after each start.
+    CrashLoop,
+}
+
+impl fmt::Display for ServiceProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let repair = "run machinist join again with the same server and name, which repairs it";
+        match self {
+            Self::NoIdentity => {
+                let remedy = "run machinist join again, with a token of machinist hub token --role bootstrap --replace NAME";
+                write!(formatter, "the identity of this machine is missing: {remedy}")
+            }
+            Self::Unit(UnitFile::Empty) => write!(formatter, "its unit is empty: {repair}"),
+            Self::Unit(UnitFile::Masked) => write!(formatter, "its unit is masked: {repair}"),
+            Self::Unit(UnitFile::Invalid) => {
+                write!(formatter, "systemd cannot load its unit: {repair}")
+            }
+            Self::Unit(_) => write!(formatter, "its unit is missing: {repair}"),
+            Self::NoBinary => {
+                formatter.write_str("its binary is missing: install machinist again")
+            }
+            Self::Disabled => write!(formatter, "it does not start on the next boot: {repair}"),
+            Self::Failed => formatter
+                .write_str("it failed: see journalctl -u machinist-daemon, then run systemctl restart machinist-daemon"),
+            Self::CrashLoop => {
+                formatter.write_str("it ends shortly after each start: see journalctl -u machinist-daemon")
+            }
+        }
+    }
+}
+
+impl ObservedService {
+    /// Why the daemon cannot run, if it cannot.
+    #[must_use]
+    pub fn problem(&self) -> Option<ServiceProblem> {
+        if self.unit != UnitFile::Present {
+            Some(ServiceProblem::Unit(self.unit))
+        } else if !self.has_identity {
+            Some(ServiceProblem::NoIdentity)
+        } else if self.binary == BinaryFile::Missing {
+            Some(ServiceProblem::NoBinary)
+        } else if self.is_crash_looping() {
+            let has_failed = self.active_state.as_deref() == Some("failed");
+            Some(if has_failed { ServiceProblem::Failed } else { ServiceProblem::CrashLoop })
+        } else if !self.is_enabled {
+            Some(ServiceProblem::Disabled)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the service has failed, or fails again and again.
+    fn is_crash_looping(&self) -> bool {
+        match self.active_state.as_deref() {
+            Some("failed") => true,
+            // Stopped by an administrator.
+            Some("active" | "reloading" | "inactive" | "deactivating") | None => false,
+            Some(_) => self.restarts >= CRASH_LOOP_RESTARTS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn healthy() -> ObservedService {
+        ObservedService {
+            has_identity: true,
+            unit: UnitFile::Present,
+            is_enabled: true,
+            binary: BinaryFile::Present,
+            active_state: Some("active".to_owned()),
+            restarts: 0,
+        }
+    }
+
+    fn in_state(state: &str, restarts: u32) -> ObservedService {
+        ObservedService { active_state: Some(state.to_owned()), restarts, ..healthy() }
+    }
+
+    #[test]
+    fn a_service_that_cannot_run_is_a_problem() {
+        let unit = |unit| ObservedService { unit, ..healthy() };
+        for (observed, expected) in [
+            (healthy(), None),
+            (ObservedService { active_state: None, ..healthy() }, None),
+            (unit(UnitFile::Missing), Some("its unit is missing: run machinist join")),
+            (unit(UnitFile::Empty), Some("its unit is empty: run machinist join")),
+            (unit(UnitFile::Masked), Some("its unit is masked: run machinist join")),
+            (unit(UnitFile::Invalid), Some("systemd cannot load its unit")),
+            (ObservedService { has_identity: false, ..healthy() }, Some("--replace NAME")),
+            (ObservedService { binary: BinaryFile::Missing, ..healthy() }, Some("its binary")),
+            (ObservedService { is_enabled: false, ..healthy() }, Some("on the next boot")),
+            (in_state("failed", 0), Some("it failed")),
+            (in_state("activating", 5), Some("shortly after each start")),
+            (in_state("activating", 4), None),
+            (in_state("active", 9), None),
+            // An administrator stopped it.
+            (in_state("inactive", 9), None),
+        ] {
+            let problem = observed.problem().map(|problem| problem.to_string());
+            match expected {
+                None => assert_eq!(problem, None, "{observed:?}"),
+                Some(part) => {
+                    assert!(problem.unwrap_or_default().contains(part), "{observed:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Observes the daemon's service on the machine: its files, and its state in systemd. Decides nothing:
+//! `core::watchdog` does. Called by `status`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use machinist_core::watchdog::{BinaryFile, ObservedService, UnitFile};
+
+use super::join::SERVICE;
+use super::join::paths::JoinPaths;
+use super::systemd::Systemd;
+
+/// Where systemd looks for the unit, first match first.
+const UNIT_DIRS: [&str; 5] = [
+    "etc/systemd/system",
+    "run/systemd/system",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+];
+
+/// Observes the service; `None` if the machine has not joined.
+pub(super) async fn observe(root: &Path) -> Option<ObservedService> {
+    let join_paths = JoinPaths::new(root);
+    let has_identity = join_paths.kubeconfig().metadata().is_ok_and(|found| found.len() > 0);
+    // A damaged one counts too; that of a package does nothing before the machine joins.
+    let has_own_unit = join_paths.unit_file(SERVICE).symlink_metadata().is_ok();
+    if !has_identity && !has_own_unit {
+        return None;
+    }
+    let (mut unit, text) = unit_file(root);
+    let binary = binary_path(&text).map_or(BinaryFile::Present, |path| binary_file(root, path));
+    let mut observed = ObservedService {
+        has_identity,
+        unit,
+        is_enabled: UNIT_DIRS.iter().any(|directory| {
+            let wants = root.join(directory).join("multi-user.target.wants");
+            wants.join(SERVICE).symlink_metadata().is_ok()
+        }),
+        binary,
+        active_state: None,
+        restarts: 0,
+    };
+    if let Ok(Some(systemd)) = Systemd::connect(root).await {
+        observed.active_state = systemd.active_state(SERVICE).await.ok();
+        // A unit that is not loaded as a service has no such property.
+        observed.restarts = systemd.restarts(SERVICE).await.unwrap_or_default();
+        let load_state = systemd.load_state(SERVICE).await.unwrap_or_default();
+        if unit == UnitFile::Present && matches!(load_state.as_str(), "bad-setting" | "error") {
+            unit = UnitFile::Invalid;
+        }
+        observed.unit = unit;
+    }
+    Some(observed)
+}
+
+/// The unit that systemd would load, and its text.
+fn unit_file(root: &Path) -> (UnitFile, String) {
+    let places = UNIT_DIRS.iter().map(|directory| root.join(directory).join(SERVICE));
+    let Some(path) = places.into_iter().find(|path| path.symlink_metadata().is_ok()) else {
+        return (UnitFile::Missing, String::new());
+    };
+    if fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/null")) {
+        return (UnitFile::Masked, String::new());
+    }
+    match fs::read_to_string(&path) {
+        Ok(text) if text.is_empty() => (UnitFile::Empty, text),
+        Ok(text) => (UnitFile::Present, text),
+        Err(_) => (UnitFile::Invalid, String::new()),
+    }
+}
+
+/// The binary that a unit runs.
+fn binary_path(unit: &str) -> Option<&Path> {
+    let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart="))?;
+    command.split_whitespace().next().map(Path::new)
+}
+
+/// The binary of another root may be the one of this host: `join --binary` names a path of this host.
+fn binary_file(root: &Path, path: &Path) -> BinaryFile {
+    let is_executable = path.metadata().is_ok_and(|found| {
+        found.is_file() && found.len() > 0 && found.permissions().mode() & 0o111 != 0
+    });
+    if is_executable || root != Path::new("/") { BinaryFile::Present } else { BinaryFile::Missing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_unit_that_systemd_would_load_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let etc = root.join("etc/systemd/system");
+        let packaged = root.join("usr/lib/systemd/system");
+        for directory in [&etc, &packaged] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        assert_eq!(unit_file(root).0, UnitFile::Missing);
+        fs::write(packaged.join(SERVICE), "ExecStart=/usr/bin/machinist daemon\n").unwrap();
+        let (unit, text) = unit_file(root);
+        assert_eq!(unit, UnitFile::Present);
+        assert_eq!(binary_path(&text), Some(Path::new("/usr/bin/machinist")));
+        symlink("/dev/null", etc.join(SERVICE)).unwrap();
+        assert_eq!(unit_file(root).0, UnitFile::Masked);
+        fs::remove_file(etc.join(SERVICE)).unwrap();
+        fs::write(etc.join(SERVICE), "").unwrap();
+        assert_eq!(unit_file(root).0, UnitFile::Empty);
+    }
+}
