@@ -112,7 +112,8 @@ impl ObservedService {
     }
 
     /// Whether the service has failed, or fails again and again.
-    fn is_crash_looping(&self) -> bool {
+    #[must_use]
+    pub fn is_crash_looping(&self) -> bool {
         match self.active_state.as_deref() {
             Some("failed") => true,
             // Stopped by an administrator.
@@ -120,6 +121,91 @@ impl ObservedService {
             Some(_) => self.restarts >= CRASH_LOOP_RESTARTS,
         }
     }
+}
+
+/// After a crash loop, the last good files are put back this often. Then a person has to act.
+pub const MAX_RECOVERIES: u32 = 3;
+
+/// How the last daemon that worked differs from the installed one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LastGood {
+    /// Whether the installed binary is another one.
+    pub binary_differs: bool,
+    /// Whether the unit is another one.
+    pub unit_differs: bool,
+    /// Whether the unit is that of a package, which is still there beneath a mask.
+    pub unit_is_packaged: bool,
+}
+
+/// What the watchdog does, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WatchdogAction {
+    /// Removes the mask from the unit of a package.
+    Unmask,
+    /// Writes the last good unit.
+    WriteUnit,
+    /// Writes the last good binary.
+    WriteBinary,
+    /// Makes the service start with the machine.
+    Enable,
+    /// Makes systemd read the unit, clears the failures of the service and starts it.
+    Start,
+}
+
+/// What the watchdog does, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WatchdogDecision {
+    /// What is wrong.
+    pub problem: Option<ServiceProblem>,
+    /// What to do about it.
+    pub actions: Vec<WatchdogAction>,
+    /// Whether it counts as a recovery from a crash loop.
+    pub is_recovery: bool,
+}
+
+/// Decides what the watchdog does. `recoveries` counts those from crash loops since the daemon last worked.
+///
+/// A service that an administrator stopped is intact and inactive, and stays so.
+#[must_use]
+pub fn watchdog_decision(
+    observed: &ObservedService,
+    last_good: LastGood,
+    recoveries: u32,
+) -> WatchdogDecision {
+    let problem = observed.problem();
+    let mut decision = WatchdogDecision { problem, ..WatchdogDecision::default() };
+    // Only `join` can restore an identity; while `leave` runs, there may be none.
+    if problem.is_none() || !observed.has_identity {
+        return decision;
+    }
+    let actions = &mut decision.actions;
+    if observed.unit != UnitFile::Present {
+        actions.push(match last_good.unit_is_packaged && observed.unit != UnitFile::Missing {
+            true => WatchdogAction::Unmask,
+            false => WatchdogAction::WriteUnit,
+        });
+    }
+    if observed.binary == BinaryFile::Missing {
+        actions.push(WatchdogAction::WriteBinary);
+    }
+    if actions.is_empty() && observed.is_crash_looping() && recoveries < MAX_RECOVERIES {
+        if last_good.unit_differs {
+            actions.push(WatchdogAction::WriteUnit);
+        }
+        if last_good.binary_differs {
+            actions.push(WatchdogAction::WriteBinary);
+        }
+        // The same daemon that worked before: systemd tries again by itself, unless it has given up.
+        let has_given_up = problem == Some(ServiceProblem::Failed);
+        decision.is_recovery = !actions.is_empty() || has_given_up;
+    }
+    if !observed.is_enabled {
+        actions.push(WatchdogAction::Enable);
+    }
+    if !actions.is_empty() || decision.is_recovery {
+        actions.push(WatchdogAction::Start);
+    }
+    decision
 }
 
 #[cfg(test)]
@@ -168,6 +254,54 @@ mod tests {
                     assert!(problem.unwrap_or_default().contains(part), "{observed:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_watchdog_restores_what_is_broken() {
+        use WatchdogAction::{Enable, Start, Unmask, WriteBinary, WriteUnit};
+        let unit = |unit| ObservedService { unit, ..healthy() };
+        let no_binary = ObservedService { binary: BinaryFile::Missing, ..healthy() };
+        let same = LastGood::default();
+        let packaged = LastGood { unit_is_packaged: true, ..same };
+        let other_binary = LastGood { binary_differs: true, ..same };
+        let other_both = LastGood { unit_differs: true, ..other_binary };
+        let cases: [(ObservedService, LastGood, u32, &[WatchdogAction]); 18] = [
+            (healthy(), other_both, 0, &[]),
+            (unit(UnitFile::Missing), same, 0, &[WriteUnit, Start]),
+            (unit(UnitFile::Missing), packaged, 0, &[WriteUnit, Start]),
+            (unit(UnitFile::Empty), same, 0, &[WriteUnit, Start]),
+            (unit(UnitFile::Masked), same, 9, &[WriteUnit, Start]),
+            (unit(UnitFile::Masked), packaged, 0, &[Unmask, Start]),
+            (unit(UnitFile::Invalid), same, 0, &[WriteUnit, Start]),
+            (no_binary.clone(), same, 0, &[WriteBinary, Start]),
+            (
+                ObservedService { unit: UnitFile::Masked, is_enabled: false, ..no_binary.clone() },
+                same,
+                0,
+                &[WriteUnit, WriteBinary, Enable, Start],
+            ),
+            (ObservedService { is_enabled: false, ..healthy() }, same, 0, &[Enable, Start]),
+            // Only join can repair these.
+            (ObservedService { has_identity: false, ..no_binary }, same, 0, &[]),
+            // An administrator stopped it.
+            (in_state("inactive", 9), other_both, 0, &[]),
+            // Crash loops.
+            (in_state("activating", 4), other_both, 0, &[]),
+            (in_state("activating", 5), other_binary, 0, &[WriteBinary, Start]),
+            (in_state("activating", 5), other_both, 2, &[WriteUnit, WriteBinary, Start]),
+            (in_state("activating", 99), same, 0, &[]),
+            (in_state("failed", 0), same, 0, &[Start]),
+            (in_state("failed", 0), other_both, MAX_RECOVERIES, &[]),
+        ];
+        for (observed, last_good, recoveries, expected) in cases {
+            let decision = watchdog_decision(&observed, last_good, recoveries);
+            assert_eq!(decision.actions, expected, "{observed:?} {last_good:?} {recoveries}");
+            assert!(decision.actions.is_sorted(), "{decision:?}");
+            let is_loop = observed.unit == UnitFile::Present
+                && observed.binary == BinaryFile::Present
+                && observed.is_enabled;
+            assert_eq!(decision.is_recovery, is_loop && !expected.is_empty(), "{observed:?}");
         }
     }
 }

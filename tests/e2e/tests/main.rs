@@ -58,3 +58,4 @@ mod rollout_scale;
 mod server;
 mod systemd;
 mod user_data;
+mod watchdog;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::CommandOutcome;
 use super::connection_args::ConnectionArgs;
-use super::daemon_status::{DaemonPlanArgs, DaemonStatusArgs};
+use super::daemon_status::{DaemonPlanArgs, DaemonStatusArgs, DaemonWatchdogArgs};
 use super::firstboot::FirstBootArgs;
 use super::log_args::LogArgs;
 use super::metrics_args::MetricsSecurityArgs;
@@ -41,6 +41,7 @@ enum DaemonCommand {
     Start(DaemonStartArgs),
     Status(DaemonStatusArgs),
     Plan(DaemonPlanArgs),
+    Watchdog(DaemonWatchdogArgs),
 }
 
 impl DaemonArgs {
@@ -50,6 +51,7 @@ impl DaemonArgs {
             Some(DaemonCommand::Start(start)) => start.run(),
             Some(DaemonCommand::Status(status)) => status.run(),
             Some(DaemonCommand::Plan(plan)) => plan.run(),
+            Some(DaemonCommand::Watchdog(watchdog)) => watchdog.run(),
         }
     }
 }

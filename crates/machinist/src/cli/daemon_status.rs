@@ -1,5 +1,5 @@
-//! `machinist daemon status` and `machinist daemon plan`: the state of this machine, and what a config
-//! would change on it.
+//! `machinist daemon status`, `plan` and `watchdog`: the state of this machine, what a config would change on
+//! it, and whether its daemon can run.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -16,7 +16,9 @@ use super::output::{DIMMED, ERROR, OutputFormat, WARNING};
 use super::{CommandOutcome, once, output};
 use crate::daemon::preview::{self, ChangePreview};
 use crate::daemon::status::{self, DaemonNote};
+use crate::daemon::watchdog;
 use crate::manifests;
+use crate::telemetry::{self, LogFormat};
 
 /// Show the config of this machine and what its daemon does, without the API server
 ///
@@ -168,6 +170,27 @@ impl DaemonPlanArgs {
             let name = self.node_name.clone().map_or_else(host_name, Ok)?;
             preview::desired(&self.connection.client().await?, &name).await
         })
+    }
+}
+
+/// Restore the daemon's unit and binary if it cannot run; machinist-watchdog.timer runs this every minute
+///
+/// A daemon that completed a pass stores its binary and unit in /var/lib/machinist/last-good. Restored are
+/// a unit that is missing, empty, masked or disabled, a missing binary, and after a crash loop both, up to
+/// three times. A service that an administrator stopped is left alone.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  machinist daemon watchdog")]
+pub(super) struct DaemonWatchdogArgs {
+    /// The root directory of the machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+}
+
+impl DaemonWatchdogArgs {
+    pub(super) fn run(&self) -> Result<CommandOutcome> {
+        telemetry::init_logging(LogFormat::Text);
+        runtime()?.block_on(watchdog::run(&self.root))?;
+        Ok(CommandOutcome::Done)
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `preview` | what a change would do |
 //! | `status` | the status of the machine without an API server |
 //! | `service_state` | the state of the daemon's service |
+//! | `watchdog` | restores the daemon's unit and binary |
 //! | `state` | the daemon's own files |
 //! | `private_files` | restricts those files to root |
 //! | `first_boot` | completes what Ignition could not do |
@@ -42,5 +43,6 @@ mod state;
 pub(crate) mod status;
 mod systemd;
 pub mod transaction;
+pub(crate) mod watchdog;
 
 pub use root::HostRoot;

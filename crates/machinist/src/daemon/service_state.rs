@@ -1,5 +1,5 @@
 //! Observes the daemon's service on the machine: its files, and its state in systemd. Decides nothing:
-//! `core::watchdog` does. Called by `status`.
+//! `core::watchdog` does. Called by `status` and `watchdog`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -56,7 +56,7 @@ pub(super) async fn observe(root: &Path) -> Option<ObservedService> {
 }
 
 /// The unit that systemd would load, and its text.
-fn unit_file(root: &Path) -> (UnitFile, String) {
+pub(super) fn unit_file(root: &Path) -> (UnitFile, String) {
     let places = UNIT_DIRS.iter().map(|directory| root.join(directory).join(SERVICE));
     let Some(path) = places.into_iter().find(|path| path.symlink_metadata().is_ok()) else {
         return (UnitFile::Missing, String::new());
@@ -71,8 +71,14 @@ fn unit_file(root: &Path) -> (UnitFile, String) {
     }
 }
 
+/// The text of the unit of a package, which a unit in `/etc` hides.
+pub(super) fn packaged_unit(root: &Path) -> Option<String> {
+    let places = UNIT_DIRS.iter().skip(2).map(|directory| root.join(directory).join(SERVICE));
+    places.into_iter().find_map(|path| fs::read_to_string(path).ok())
+}
+
 /// The binary that a unit runs.
-fn binary_path(unit: &str) -> Option<&Path> {
+pub(super) fn binary_path(unit: &str) -> Option<&Path> {
     let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart="))?;
     command.split_whitespace().next().map(Path::new)
 }

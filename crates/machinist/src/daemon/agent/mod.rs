@@ -136,6 +136,8 @@ struct Agent {
     defers_sigterm: Arc<AtomicBool>,
     /// The note in `/run` as it was last written.
     last_note: DaemonNote,
+    /// Whether this daemon is stored as the last good one.
+    is_last_good: bool,
     /// The zero of all times in the session.
     started: Instant,
     session: Session,
@@ -203,6 +205,7 @@ pub(crate) async fn run(
         stop: stop.clone(),
         defers_sigterm: Arc::new(AtomicBool::new(false)),
         last_note: DaemonNote::default(),
+        is_last_good: false,
         started: Instant::now(),
         session,
     };

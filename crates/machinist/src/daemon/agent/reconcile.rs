@@ -14,6 +14,7 @@ use machinist_core::node::NodeView;
 use machinist_core::os::with_layered_image;
 
 use super::super::state::DiskState;
+use super::super::watchdog;
 use super::{Agent, NextReconcile, own_node};
 
 impl Agent {
@@ -110,7 +111,30 @@ impl Agent {
         self.metrics.set_state(machinist_core::api::names::state::DONE, "");
         self.metrics.set_updated(config, "");
         self.reporter.write_status(node, reports::updated(&self.own_node.name));
+        if !self.is_last_good {
+            self.is_last_good = true;
+            self.store_last_good(node);
+        }
         Ok(NextReconcile::Wait(None))
+    }
+
+    /// Stores this daemon for the watchdog in the background, and reports what the watchdog has restored. A failure is
+    /// not worth stopping for.
+    fn store_last_good(&self, node: &Arc<Node>) {
+        let (root, node) = (self.disk.path().to_owned(), Arc::clone(node));
+        let reporter = self.reporter.clone();
+        tokio::task::spawn_blocking(move || match watchdog::store_last_good(&root) {
+            Ok(restored) => {
+                for message in restored {
+                    tracing::warn!(message, "the watchdog restored this daemon");
+                    reporter.warn(&node, "DaemonRestored", message);
+                }
+            }
+            Err(error) => {
+                let error = format_args!("{error:#}");
+                tracing::warn!(%error, "cannot store this daemon for its watchdog");
+            }
+        });
     }
 
     async fn report_initial_config(&mut self, state: &DiskState) -> Result<NextReconcile> {

@@ -93,6 +93,13 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
         );
     }
     let systemd = Systemd::connect(root).await?;
+    // First: it would bring the daemon back.
+    if let Some(systemd) =
+        systemd.as_ref().filter(|_| join_paths.unit_file(service::WATCHDOG_TIMER).exists())
+    {
+        systemd.stop(service::WATCHDOG_TIMER).await.context("the watchdog cannot be stopped")?;
+    }
+    service::remove_watchdog(&join_paths)?;
     if let Some(systemd) =
         systemd.as_ref().filter(|_| join_paths.unit_file(service::SERVICE_NAME).exists())
     {
@@ -109,6 +116,7 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
     if let Some(systemd) = systemd {
         systemd.daemon_reload().await?;
     }
+    service::remove_last_good(&join_paths)?;
     // Last: while the identity is there, `leave` can be run again after an interruption.
     JoinPaths::remove_file(&join_paths.join_request())?;
     JoinPaths::remove_file(&join_paths.kubeconfig())?;

@@ -262,5 +262,6 @@ async fn start_service(root: &Path, has_changed: bool) -> Result<bool> {
         true => systemd.restart(service::SERVICE_NAME).await?,
         false => systemd.start(service::SERVICE_NAME).await?,
     }
+    systemd.start(service::WATCHDOG_TIMER).await?;
     Ok(true)
 }

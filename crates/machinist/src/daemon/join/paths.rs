@@ -45,6 +45,21 @@ impl JoinPaths {
         self.root.join(UNIT_DIR).join("multi-user.target.wants").join(name)
     }
 
+    /// The link that enables the timer of the watchdog.
+    pub(super) fn timer_link(&self, name: &str) -> PathBuf {
+        self.root.join(UNIT_DIR).join("timers.target.wants").join(name)
+    }
+
+    /// A copy that the last working daemon stored of itself; the directory for an empty name.
+    pub(in super::super) fn last_good(&self, name: &str) -> PathBuf {
+        self.state_dir().join("last-good").join(name)
+    }
+
+    /// What the watchdog has done since the daemon last worked.
+    pub(in super::super) fn watchdog_record(&self) -> PathBuf {
+        self.state_dir().join("watchdog.json")
+    }
+
     /// The certificate request of a join that has not ended.
     pub(super) fn join_request(&self) -> PathBuf {
         self.state_dir().join("join-request.json")

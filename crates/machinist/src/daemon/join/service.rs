@@ -12,6 +12,9 @@ use crate::durable_file;
 
 /// Its name.
 pub(crate) const SERVICE_NAME: &str = "machinist-daemon.service";
+/// The service that restores the daemon if it cannot run, and its timer.
+pub(super) const WATCHDOG_SERVICE: &str = "machinist-watchdog.service";
+pub(super) const WATCHDOG_TIMER: &str = "machinist-watchdog.timer";
 
 /// A file of the service.
 struct ServiceFile {
@@ -27,16 +30,21 @@ enum FileContents {
 
 /// The files of the service, in the order in which they are written: each prefix is a valid state, because nothing is
 /// enabled before it is there.
-fn service_files(join_paths: &JoinPaths, options: &JoinOptions) -> [ServiceFile; 2] {
+fn service_files(join_paths: &JoinPaths, options: &JoinOptions) -> [ServiceFile; 5] {
+    let unit = |name: &str, text: String| ServiceFile {
+        path: join_paths.unit_file(name),
+        contents: FileContents::Unit(text),
+    };
+    let link = |name: &str, path: PathBuf| ServiceFile {
+        path,
+        contents: FileContents::Link(format!("/etc/systemd/system/{name}")),
+    };
     [
-        ServiceFile {
-            path: join_paths.unit_file(SERVICE_NAME),
-            contents: FileContents::Unit(unit_text(options)),
-        },
-        ServiceFile {
-            path: join_paths.wants_link(SERVICE_NAME),
-            contents: FileContents::Link(format!("/etc/systemd/system/{SERVICE_NAME}")),
-        },
+        unit(SERVICE_NAME, unit_text(options)),
+        link(SERVICE_NAME, join_paths.wants_link(SERVICE_NAME)),
+        unit(WATCHDOG_SERVICE, WATCHDOG_SERVICE_TEXT.to_owned()),
+        unit(WATCHDOG_TIMER, WATCHDOG_TIMER_TEXT.to_owned()),
+        link(WATCHDOG_TIMER, join_paths.timer_link(WATCHDOG_TIMER)),
     ]
 }
 
@@ -84,7 +92,32 @@ impl ServiceFile {
     }
 }
 
-/// Removes it.
+/// Removes the watchdog, which would bring the service back.
+pub(super) fn remove_watchdog(join_paths: &JoinPaths) -> Result<()> {
+    let link = join_paths.timer_link(WATCHDOG_TIMER);
+    JoinPaths::remove_file(&link)?;
+    JoinPaths::remove_file(&join_paths.unit_file(WATCHDOG_TIMER))?;
+    JoinPaths::remove_file(&join_paths.unit_file(WATCHDOG_SERVICE))?;
+    if let Some(directory) = link.parent() {
+        JoinPaths::remove_empty(directory);
+    }
+    Ok(())
+}
+
+/// Removes what the daemon stored for the watchdog.
+pub(super) fn remove_last_good(join_paths: &JoinPaths) -> Result<()> {
+    for path in [
+        join_paths.last_good("machinist"),
+        join_paths.last_good(SERVICE_NAME),
+        join_paths.watchdog_record(),
+    ] {
+        JoinPaths::remove_file(&path)?;
+    }
+    JoinPaths::remove_empty(&join_paths.last_good(""));
+    Ok(())
+}
+
+/// Removes the service.
 pub(super) fn remove(join_paths: &JoinPaths) -> Result<()> {
     let (unit, wanted) = (join_paths.unit_file(SERVICE_NAME), join_paths.wants_link(SERVICE_NAME));
     JoinPaths::remove_file(&wanted)?;
@@ -94,6 +127,39 @@ pub(super) fn remove(join_paths: &JoinPaths) -> Result<()> {
     }
     Ok(())
 }
+
+/// The service of the watchdog. It runs a copy of the last daemon that worked, not the installed binary.
+const WATCHDOG_SERVICE_TEXT: &str = "\
+# Written by machinist join; machinist leave removes it.
+[Unit]
+Description=Machinist: restores the daemon of this machine if it cannot run
+Documentation=https://github.com/machinist-dev/machinist
+ConditionPathExists=/var/lib/machinist/last-good/machinist
+
+[Service]
+Type=oneshot
+ExecStart=/var/lib/machinist/last-good/machinist daemon watchdog
+# Without systemd's messages about each run.
+SyslogLevel=notice
+LogLevelMax=notice
+";
+
+/// The timer of the watchdog.
+const WATCHDOG_TIMER_TEXT: &str = "\
+# Written by machinist join; machinist leave removes it.
+# To switch the watchdog off: systemctl disable --now machinist-watchdog.timer
+[Unit]
+Description=Machinist: checks every minute that the daemon of this machine can run
+Documentation=https://github.com/machinist-dev/machinist
+
+[Timer]
+# Not OnUnitInactiveSec: it stops when a condition of the service is not met.
+OnCalendar=minutely
+AccuracySec=15s
+
+[Install]
+WantedBy=timers.target
+";
 
 /// The unit.
 fn unit_text(options: &JoinOptions) -> String {

@@ -1,0 +1,229 @@
+//! The watchdog of the daemon: a timer runs it from a copy of the last daemon that worked. It restores the daemon's unit
+//! and binary and starts the service. `core::watchdog` decides; this performs. Called by `machinist daemon watchdog`.
+//!
+//! The daemon stores the copy when it has completed a pass ([`store_last_good`]), and then reports what was restored.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use machinist_core::versioned;
+use machinist_core::watchdog::{LastGood, WatchdogAction, watchdog_decision};
+use serde::{Deserialize, Serialize};
+
+use super::join::SERVICE;
+use super::join::paths::JoinPaths;
+use super::service_state;
+use super::systemd::Systemd;
+use crate::durable_file::{self, PartFile};
+
+/// The version of the record that this version writes.
+const RECORD_VERSION: u32 = 1;
+/// How many restores the record keeps.
+const MAX_RECORDED: usize = 20;
+/// How much of two files is compared at once.
+const CHUNK: usize = 1 << 16;
+/// The space on the disk that a copy of the binary leaves free.
+const RESERVED_SPACE: u64 = 64 << 20;
+
+/// What the watchdog has done since the daemon last worked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct WatchdogRecord {
+    /// How often it recovered the daemon from a crash loop.
+    recoveries: u32,
+    /// What it restored, for people.
+    restored: Vec<String>,
+}
+
+impl WatchdogRecord {
+    fn read(path: &Path) -> Result<Self> {
+        let Ok(bytes) = fs::read(path) else { return Ok(Self::default()) };
+        let show = path.display().to_string();
+        let read = versioned::from_json(&show, RECORD_VERSION, &bytes);
+        Ok(versioned::ignore_damage(read)?.unwrap_or_default())
+    }
+
+    fn write(&self, path: &Path) -> Result<()> {
+        let bytes = versioned::to_json(RECORD_VERSION, self)?;
+        durable_file::write(path, &bytes, durable_file::PRIVATE)
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// Looks once, and restores what is broken.
+pub(crate) async fn run(root: &Path) -> Result<()> {
+    let join_paths = JoinPaths::new(root);
+    let Some(observed) = service_state::observe(root).await else { return Ok(()) };
+    let Ok(unit) = fs::read_to_string(join_paths.last_good(SERVICE)) else { return Ok(()) };
+    let copy = join_paths.last_good("machinist");
+    let binary =
+        service_state::binary_path(&unit).context("the last good unit has no ExecStart")?;
+    let binary = beneath(root, binary);
+    // Reading two binaries every minute would cost more than the daemon itself.
+    let binary_differs = observed.is_crash_looping() && !is_same(&copy, &binary);
+    let last_good = LastGood {
+        binary_differs,
+        unit_differs: service_state::unit_file(root).1 != unit,
+        unit_is_packaged: service_state::packaged_unit(root).as_deref() == Some(unit.as_str()),
+    };
+    let record_path = join_paths.watchdog_record();
+    let mut record = WatchdogRecord::read(&record_path)?;
+    let decision = watchdog_decision(&observed, last_good, record.recoveries);
+    let Some(problem) = decision.problem else { return Ok(()) };
+    if decision.actions.is_empty() {
+        tracing::debug!(%problem, "the daemon cannot run, and the watchdog cannot help");
+        return Ok(());
+    }
+    tracing::warn!(%problem, actions = ?decision.actions, "restoring the daemon");
+    // Recorded first: a crash in between must not make the number of recoveries endless.
+    record.recoveries += u32::from(decision.is_recovery);
+    record.restored.push(format!("{problem:?}: {:?}", decision.actions));
+    let excess = record.restored.len().saturating_sub(MAX_RECORDED);
+    record.restored.drain(..excess);
+    record.write(&record_path)?;
+    let is_running = observed.active_state.as_deref() == Some("active");
+    for action in decision.actions {
+        perform(root, action, &unit, &copy, &binary, is_running)
+            .await
+            .with_context(|| format!("cannot restore the daemon: {action:?}"))?;
+    }
+    Ok(())
+}
+
+async fn perform(
+    root: &Path,
+    action: WatchdogAction,
+    unit: &str,
+    copy: &Path,
+    binary: &Path,
+    is_running: bool,
+) -> Result<()> {
+    let join_paths = JoinPaths::new(root);
+    match action {
+        WatchdogAction::Unmask => {
+            durable_file::remove(&join_paths.unit_file(SERVICE))?;
+        }
+        WatchdogAction::WriteUnit => {
+            let path = join_paths.unit_file(SERVICE);
+            durable_file::write(&path, unit.as_bytes(), durable_file::PUBLIC)?;
+        }
+        WatchdogAction::WriteBinary => copy_file(copy, binary, 0o755)?,
+        WatchdogAction::Enable => {
+            let link = join_paths.wants_link(SERVICE);
+            durable_file::create_directories(link.parent().unwrap_or(root))?;
+            durable_file::write_symlink(&format!("/etc/systemd/system/{SERVICE}"), &link)?;
+        }
+        WatchdogAction::Start => {
+            let Some(systemd) = Systemd::connect(root).await? else { return Ok(()) };
+            systemd.daemon_reload().await?;
+            systemd.reset_failed(SERVICE).await?;
+            if !is_running {
+                systemd.restart(SERVICE).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Stores the running binary and its unit as the last good ones, if they are those of the service and have changed.
+/// Returns what the watchdog has restored since the last time.
+pub(super) fn store_last_good(root: &Path) -> Result<Vec<String>> {
+    let join_paths = JoinPaths::new(root);
+    let (_, unit) = service_state::unit_file(root);
+    let installed = service_state::binary_path(&unit).and_then(|path| path.canonicalize().ok());
+    let running = std::env::current_exe().ok();
+    // In a pod, or started by hand: nothing that a watchdog could restore.
+    if root != Path::new("/") || installed.is_none() || installed != running {
+        return Ok(Vec::new());
+    }
+    let directory = join_paths.last_good("");
+    durable_file::create_directory(&directory, 0o700)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
+    let (own, copy) = (Path::new("/proc/self/exe"), join_paths.last_good("machinist"));
+    if !is_same(own, &copy) {
+        let space = rustix::fs::statvfs(&directory)?;
+        let needed = own.metadata()?.len() + RESERVED_SPACE;
+        if space.f_bavail.saturating_mul(space.f_frsize) < needed {
+            bail!("{}: the disk is too full for a copy of the binary", directory.display());
+        }
+        copy_file(own, &copy, 0o700).with_context(|| format!("cannot write {}", copy.display()))?;
+    }
+    let stored = join_paths.last_good(SERVICE);
+    if fs::read_to_string(&stored).ok().as_deref() != Some(unit.as_str()) {
+        durable_file::write(&stored, unit.as_bytes(), durable_file::PRIVATE)
+            .with_context(|| format!("cannot write {}", stored.display()))?;
+    }
+    let path = join_paths.watchdog_record();
+    let record = WatchdogRecord::read(&path)?;
+    durable_file::remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    Ok(record.restored)
+}
+
+fn beneath(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn copy_file(from: &Path, to: &Path, mode: u32) -> io::Result<()> {
+    let (mut source, mut part) = (File::open(from)?, PartFile::begin(to, mode)?);
+    io::copy(&mut source, &mut part)?;
+    part.sync()?;
+    part.rename()
+}
+
+/// Whether two files have the same contents. One that cannot be read is different.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let compare = || -> io::Result<bool> {
+        let (mut one, mut other) = (File::open(one)?, File::open(other)?);
+        let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
+        let mut remaining = one.metadata()?.len();
+        if remaining != other.metadata()?.len() {
+            return Ok(false);
+        }
+        while remaining > 0 {
+            let length = usize::try_from(remaining).unwrap_or(CHUNK).min(CHUNK);
+            one.read_exact(&mut left[..length])?;
+            other.read_exact(&mut right[..length])?;
+            if left[..length] != right[..length] {
+                return Ok(false);
+            }
+            remaining -= length as u64;
+        }
+        Ok(true)
+    };
+    compare().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_compared_and_copied() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, two) = (directory.path().join("one"), directory.path().join("two"));
+        let mut bytes = vec![7; CHUNK + 1];
+        fs::write(&one, &bytes).unwrap();
+        assert!(!is_same(&one, &two));
+        copy_file(&one, &two, 0o700).unwrap();
+        assert!(is_same(&one, &two));
+        bytes[CHUNK] = 8;
+        fs::write(&two, &bytes).unwrap();
+        assert!(!is_same(&one, &two));
+        fs::write(&two, b"").unwrap();
+        assert!(!is_same(&one, &two));
+    }
+
+    #[test]
+    fn a_damaged_record_is_ignored() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("watchdog.json");
+        assert_eq!(WatchdogRecord::read(&path).unwrap(), WatchdogRecord::default());
+        let record = WatchdogRecord { recoveries: 2, restored: vec!["unit".to_owned()] };
+        record.write(&path).unwrap();
+        assert_eq!(WatchdogRecord::read(&path).unwrap(), record);
+        fs::write(&path, "{").unwrap();
+        assert_eq!(WatchdogRecord::read(&path).unwrap(), WatchdogRecord::default());
+    }
+}
