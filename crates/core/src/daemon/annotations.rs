@@ -168,6 +168,7 @@ pub fn external_inputs(node: &Node) -> Vec<Option<String>> {
         machinist::REBOOT_APPROVED,
         machinist::RETRY,
         machinist::DRIFT,
+        machinist::DRIFT_CONFLICT,
     ];
     keys.into_iter().map(|key| NodeView(node).annotation(key).map(str::to_owned)).collect()
 }

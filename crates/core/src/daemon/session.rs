@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{AgentStep, AgentWait, PendingChange, backoff};
 use crate::api::operator::DisruptionAction;
+use crate::drift::HealLimit;
 use crate::os::OsChange;
 
 /// After this long a drain is reported as failed. MCO waits an hour; pods with long shutdowns need it.
@@ -40,6 +41,8 @@ pub struct Session {
     pub failures: u32,
     /// When to retry after a failure.
     pub retry: Option<Retry>,
+    /// Which paths were healed lately, and how often.
+    pub heal_limit: HealLimit,
     /// What the daemon is doing right now.
     pub phase: Phase,
 }
@@ -188,7 +191,11 @@ impl Session {
             SessionEvent::RecoveryFailed => self.needs_recovery = true,
             SessionEvent::DiskVerified => self.is_disk_verified = true,
             SessionEvent::OsFetched(change) => self.fetched_os_change = Some(change),
-            SessionEvent::WriteStarted | SessionEvent::ChangeCompleted => {
+            SessionEvent::WriteStarted => {
+                (self.actions_run_for, self.healthy_on) = (None, None);
+                self.heal_limit.clear();
+            }
+            SessionEvent::ChangeCompleted => {
                 (self.actions_run_for, self.healthy_on) = (None, None);
             }
             SessionEvent::ActionsRun { config } => self.actions_run_for = Some(config),
@@ -207,6 +214,17 @@ impl Session {
     pub fn fail(&mut self, now: Duration, inputs: Vec<Option<String>>) -> Duration {
         self.failures = self.failures.saturating_add(1);
         let pause = backoff(self.failures);
+        self.retry = Some(Retry { at: now + pause, inputs });
+        pause
+    }
+
+    /// Records that a reconcile failed, and that nothing is gained by another one before this pause is over.
+    pub fn fail_for(
+        &mut self,
+        now: Duration,
+        pause: Duration,
+        inputs: Vec<Option<String>>,
+    ) -> Duration {
         self.retry = Some(Retry { at: now + pause, inputs });
         pause
     }

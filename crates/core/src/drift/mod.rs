@@ -12,17 +12,28 @@
 //! | module | decides |
 //! |---|---|
 //! | `finding` | kind, severity and description of a difference |
+//! | `heal_limit` | how often a path is healed |
+//! | `conflict` | what happens to a path that drifts as often as it is healed |
 //! | `policy` | whether it is only reported or also healed |
 //! | `watched_paths` | which names in which directories have to be watched |
 
+mod conflict;
 mod finding;
 mod go_mode;
+mod heal_limit;
 mod policy;
 #[cfg(test)]
 mod tests;
 mod watched_paths;
 
+pub use conflict::{
+    ConflictStep, DriftConflictPolicy, DriftConflictPolicyError, describe_conflicts,
+};
 pub use finding::{DriftFinding, DriftKind, DriftSeverity};
+pub use heal_limit::{
+    HEAL_WINDOW, HEALS_BEFORE_CONFLICT, HealConflict, HealLimit, MAX_HEAL_PAUSE, PathWriter,
+    heal_pause,
+};
 pub use policy::{DriftPolicy, DriftPolicyError};
 pub use watched_paths::{WatchedNames, WatchedPaths};
 

@@ -50,7 +50,7 @@ pub(crate) const CORE: Table = &[
     ("serve", "api go hex ignition secrets"),
     ("metrics_access", "serve"),
     // Processes and commands: they combine the decisions above.
-    ("daemon", "api diff disruption node os reconcile_check versioned"),
+    ("daemon", "api diff disruption drift node os reconcile_check versioned"),
     ("certificates", "api apply daemon"),
     ("adopt", "api diff render"),
     ("plan", "api apply diff disruption ignition node reconcile_check render rollout"),

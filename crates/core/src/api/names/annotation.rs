@@ -91,6 +91,9 @@ pub mod machinist {
 
     /// What happens if a machine has drifted from its config: `report` (the default) or `heal`.
     pub const DRIFT: &str = "machinist.dev/drift";
+    /// What happens to a path that drifts as often as it is healed: `report`, `stop-unit` or `degrade`
+    /// (the default).
+    pub const DRIFT_CONFLICT: &str = "machinist.dev/drift-conflict";
     /// A config that the machine rolled back because it was unhealthy on it, and that it should try
     /// once more. The daemon removes the annotation when it does.
     pub const RETRY: &str = "machinist.dev/retry";

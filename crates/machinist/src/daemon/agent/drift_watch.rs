@@ -1,24 +1,45 @@
 //! Drift: changes by others are detected as they happen, reported, and healed if the policy says so.
 //! The watch runs while the machine is idle; `update` and `post_apply` check before they go on.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
-use machinist_core::api::names::annotation::machinist::DRIFT;
+use machinist_core::api::names::annotation::machinist::{DRIFT, DRIFT_CONFLICT};
 use machinist_core::api::names::state;
 use machinist_core::daemon::{Phase, SessionEvent, annotations, reports};
-use machinist_core::drift::{self, DriftFinding, DriftPolicy, DriftReference, DriftSeverity};
+use machinist_core::drift::{
+    self, ConflictStep, DriftConflictPolicy, DriftFinding, DriftPolicy, DriftReference,
+    DriftSeverity, HealConflict, MAX_HEAL_PAUSE, PathWriter,
+};
 use machinist_core::node::NodeView;
 
-use super::super::drift::{DriftWatcher, HealReport, heal};
+use super::super::drift::{DriftWatcher, HealReport, WriterProcess, heal, suspect_unit};
 use super::super::systemd::Systemd;
-use super::Agent;
+use super::{Agent, RetryLater};
 
-/// How often drift is healed before the daemon looks at its Node again: someone may change files as fast as
-/// it heals them.
+/// How often drift is healed before the daemon does something else: paths may drift one after the other.
 const MAX_HEALS: usize = 5;
+
+/// How fast drift is healed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HealPace {
+    /// Each path when its turn comes: see `HealLimit`.
+    Limited,
+    /// All paths at once. An update must not wait for a path that its config may no longer manage.
+    Immediate,
+}
+
+/// The paths of findings.
+fn drifted_paths(findings: &[DriftFinding]) -> BTreeSet<&str> {
+    findings.iter().map(|finding| finding.path.as_str()).collect()
+}
+
+fn path_writer(writer: &WriterProcess) -> PathWriter {
+    PathWriter { process: Some(writer.to_string()), unit: writer.unit.clone(), suspect: None }
+}
 
 /// Waits for the next change of the drift; forever if nothing is watched.
 pub(super) async fn next_drift(watch: &mut Option<DriftWatcher>) {
@@ -76,12 +97,22 @@ impl Agent {
             .is_some_and(|watch| drift::degraded_reason(watch.findings()).is_some())
     }
 
-    /// Reports drift. The next reconcile acts on it.
+    /// Reports drift. The next reconcile acts on it. A path that waits for its next heal is reported once.
     pub(super) async fn report_drift(&mut self) {
+        let now = self.now();
         let (Some(watch), Some(node)) = (&self.drift_watcher, self.own_node.get()) else { return };
-        self.session.after(SessionEvent::RetryNow);
+        let limit = &mut self.session.heal_limit;
+        limit.observe(&drifted_paths(watch.findings()), now);
+        let mut is_unreported = watch.findings().is_empty();
         for finding in watch.findings() {
             let writer = watch.writer(finding);
+            if let Some(writer) = writer {
+                limit.changed_by(&finding.path, path_writer(writer));
+            }
+            if !limit.take_unreported(&finding.path) {
+                continue;
+            }
+            is_unreported = true;
             let by = writer.map(|writer| format!(" (by {writer})")).unwrap_or_default();
             let writer = writer.map(tracing::field::display);
             tracing::warn!(path = finding.path, problem = %finding, writer, "found drift");
@@ -89,6 +120,10 @@ impl Agent {
                 self.reporter.warn(&node, "ConfigDriftWarning", format!("{finding}{by}"));
             }
         }
+        if !is_unreported {
+            return;
+        }
+        self.session.after(SessionEvent::RetryNow);
         let Some(reason) = drift::degraded_reason(watch.findings()) else {
             self.metrics.set_drift(false);
             return;
@@ -110,9 +145,12 @@ impl Agent {
         &mut self,
         node: &Arc<Node>,
         config: &MachineConfig,
+        pace: HealPace,
     ) -> Result<()> {
         let name = config.metadata.name.clone().unwrap_or_default();
         let findings = self.disk.check(config).await?;
+        let now = self.now();
+        self.session.heal_limit.observe(&drifted_paths(&findings), now);
         let Some(mut unexpected) = drift::blocks_update_reason(&name, &findings) else {
             self.metrics.set_drift(false);
             return Ok(());
@@ -120,37 +158,135 @@ impl Agent {
         self.metrics.set_drift(true);
         let policy =
             DriftPolicy::from_annotation(NodeView(node).annotation(DRIFT), self.drift_policy)?;
-        let mut not_healed = Vec::new();
+        let (mut not_healed, mut findings) = (Vec::new(), findings);
         if policy == DriftPolicy::Heal {
-            let (left, problems) = self.heal_until_stuck(node, config, findings).await?;
-            match drift::blocks_update_reason(&name, &left) {
+            (findings, not_healed) = self.heal_until_stuck(node, config, findings, pace).await?;
+            match drift::blocks_update_reason(&name, &findings) {
                 None => {
                     self.metrics.set_drift(false);
                     return Ok(());
                 }
                 Some(left) => unexpected = left,
             }
-            not_healed = problems;
         }
         // A repair by hand has to be noticed.
         self.start_watching(node, config).await;
-        match not_healed.is_empty() {
-            true => anyhow::bail!(unexpected),
-            false => anyhow::bail!("{unexpected}; cannot heal: {}", not_healed.join("; ")),
+        if !not_healed.is_empty() {
+            anyhow::bail!("{unexpected}; cannot heal: {}", not_healed.join("; "));
         }
+        if policy == DriftPolicy::Heal
+            && let Some(later) = self.heal_later(node, &findings, &unexpected).await?
+        {
+            return Err(later.into());
+        }
+        anyhow::bail!(unexpected)
     }
 
-    /// Heals until nothing changes any more: a path may drift again while others are healed. Returns the
-    /// drift that is left, and what kept it from being healed.
+    /// The failure of a machine with paths that are healed later; `None` if one of them is due now.
+    async fn heal_later(
+        &mut self,
+        node: &Arc<Node>,
+        findings: &[DriftFinding],
+        unexpected: &str,
+    ) -> Result<Option<RetryLater>> {
+        let conflict = self.resolve_conflicts(node).await?;
+        let (now, limit) = (self.now(), &self.session.heal_limit);
+        let pauses = drifted_paths(findings).into_iter().map(|path| limit.pause(path, now));
+        let Some(pause) = pauses.min().filter(|pause| !pause.is_zero()) else { return Ok(None) };
+        let conflict = conflict.map(|conflict| format!("; {conflict}")).unwrap_or_default();
+        let reason = format!("{unexpected}{conflict}; waiting before the next heal");
+        Ok(Some(RetryLater { reason, retry_in: pause }))
+    }
+
+    /// Does what the policy says about paths that drift as often as they are healed. Returns why the machine
+    /// stays degraded, if it does.
+    pub(super) async fn resolve_conflicts(
+        &mut self,
+        node: &Arc<Node>,
+    ) -> Result<Option<RetryLater>> {
+        let conflicts = self.session.heal_limit.conflicts();
+        if conflicts.is_empty() {
+            return Ok(None);
+        }
+        let annotation = NodeView(node).annotation(DRIFT_CONFLICT);
+        let policy = DriftConflictPolicy::from_annotation(annotation)?;
+        let mut degrading = Vec::new();
+        for mut conflict in conflicts {
+            if !conflict.is_reported && conflict.writer.unit.is_none() {
+                self.find_suspect(&mut conflict).await?;
+            }
+            let step = conflict.next_step(policy);
+            if !conflict.is_reported {
+                tracing::warn!(path = conflict.path, heals = conflict.heals, %conflict, "a path is fought over");
+                self.reporter.warn(node, "ConfigDriftConflict", conflict.to_string());
+                self.session.heal_limit.conflict_reported(&conflict.path);
+            }
+            match step {
+                ConflictStep::Report => {}
+                ConflictStep::StopUnit(unit) => self.stop_unit(node, &conflict.path, &unit).await?,
+                ConflictStep::Degrade => degrading.push(conflict),
+            }
+        }
+        let Some(reason) = drift::describe_conflicts(&degrading) else { return Ok(None) };
+        let retry_in = self.session.heal_limit.settles_in(self.now());
+        Ok(Some(RetryLater { reason, retry_in: retry_in.unwrap_or(MAX_HEAL_PAUSE) }))
+    }
+
+    /// Looks for a unit that may be the one that changes a path, where the kernel did not say.
+    async fn find_suspect(&mut self, conflict: &mut HealConflict) -> Result<()> {
+        let path = conflict.path.clone();
+        conflict.writer.suspect = tokio::task::spawn_blocking(move || suspect_unit(&path)).await?;
+        self.session.heal_limit.changed_by(&conflict.path, conflict.writer.clone());
+        Ok(())
+    }
+
+    /// Stops a unit that changes a path again and again.
+    async fn stop_unit(&mut self, node: &Arc<Node>, path: &str, unit: &str) -> Result<()> {
+        let systemd = Systemd::connect(self.disk.path()).await?;
+        let systemd = systemd.context("systemd is not running on this machine")?;
+        // Once, whatever comes of it: a unit that cannot be stopped degrades the machine.
+        self.session.heal_limit.unit_stopped(path, unit);
+        systemd.stop(unit).await.with_context(|| {
+            format!("{path:?} is fought over by unit {unit}, which cannot be stopped")
+        })?;
+        tracing::warn!(path, unit, "stopped a unit that fights over a path");
+        let message = format!(
+            "stopped {unit}, which changed {path:?} as often as it was healed: run systemctl disable {unit}, or remove the path from the config"
+        );
+        self.reporter.warn(node, "ConfigDriftUnitStopped", message);
+        Ok(())
+    }
+
+    /// Heals until nothing is due any more: other paths may drift while some are healed. Returns the drift
+    /// that is left, and what kept it from being healed.
     async fn heal_until_stuck(
         &mut self,
         node: &Arc<Node>,
         config: &MachineConfig,
         mut findings: Vec<DriftFinding>,
+        pace: HealPace,
     ) -> Result<(Vec<DriftFinding>, Vec<String>)> {
         let mut not_healed = Vec::new();
-        for _ in 0..MAX_HEALS {
-            let healed = self.heal_drift(node, config).await;
+        for round in 0..MAX_HEALS {
+            let now = self.now();
+            let limit = &self.session.heal_limit;
+            let is_later = |path: &&str| {
+                (round > 0 || pace == HealPace::Limited) && !limit.pause(path, now).is_zero()
+            };
+            let drifted = drifted_paths(&findings);
+            let later: BTreeSet<String> =
+                drifted.iter().filter(|path| is_later(path)).map(ToString::to_string).collect();
+            if later.len() == drifted.len() {
+                return Ok((findings, not_healed));
+            }
+            let healed = self.heal_drift(node, config, later.clone()).await;
+            let now = self.now();
+            if let Ok(report) = &healed {
+                // A path that cannot be healed is not fought over.
+                for change in report.changes.iter().filter(|it| drifted.contains(it.path.as_str())) {
+                    self.session.heal_limit.healed(&change.path, now);
+                }
+            }
             // A repair by hand has to be noticed, and so has the next drift, whatever became of this one.
             self.start_watching(node, config).await;
             let healed = healed?;
@@ -160,6 +296,7 @@ impl Agent {
                 Some(watch) => watch.findings().to_vec(),
                 None => self.disk.check(config).await?,
             };
+            self.session.heal_limit.observe(&drifted_paths(&left), now);
             let is_settled = drift::is_settled(healed.changes.len(), &findings, &left);
             findings = left;
             if is_settled {
@@ -173,12 +310,17 @@ impl Agent {
         Ok((findings, not_healed))
     }
 
-    /// Heals drift once.
-    async fn heal_drift(&mut self, node: &Arc<Node>, config: &MachineConfig) -> Result<HealReport> {
+    /// Heals drift, except for some paths.
+    async fn heal_drift(
+        &mut self,
+        node: &Arc<Node>,
+        config: &MachineConfig,
+        later: BTreeSet<String>,
+    ) -> Result<HealReport> {
         self.stop_watching(node);
         self.enter(node, Phase::Healing);
         let (root, config) = (self.disk.path().to_owned(), config.clone());
-        let healed = tokio::task::spawn_blocking(move || heal(&root, &config)).await;
+        let healed = tokio::task::spawn_blocking(move || heal(&root, &config, &later)).await;
         self.enter(node, Phase::Idle);
         let healed = healed.context("the thread that heals drift panicked")??;
         for change in &healed.changes {

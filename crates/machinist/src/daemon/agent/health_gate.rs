@@ -16,6 +16,7 @@ use machinist_core::os::layered_image;
 
 use super::super::health::{self, HealthTarget};
 use super::super::state::DiskState;
+use super::drift_watch::HealPace;
 use super::os::BootedOs;
 use super::{Agent, NextReconcile};
 
@@ -68,7 +69,7 @@ impl Agent {
     ) -> Result<NextReconcile> {
         let current = self.current_config(node, state).await?;
         let config = current.metadata.name.clone().unwrap_or_default();
-        self.check_drift(node, &current).await?;
+        self.check_drift(node, &current, HealPace::Limited).await?;
         if let Some(pending) = &state.pending {
             match self.check_booted_os(&current, Some(pending)).await? {
                 BootedOs::AsDesired => {}

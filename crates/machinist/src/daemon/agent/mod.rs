@@ -106,6 +106,14 @@ pub(crate) enum ExitReason {
 #[error("{0}")]
 struct Unreconcilable(String);
 
+/// A failure for which another attempt is useless before a certain time.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+struct RetryLater {
+    reason: String,
+    retry_in: Duration,
+}
+
 /// When to reconcile again.
 #[derive(Debug)]
 enum NextReconcile {
@@ -360,7 +368,11 @@ impl Agent {
         self.enter(node, Phase::Idle);
         let node = self.own_node.get().unwrap_or_else(|| Arc::clone(node));
         let now = self.now();
-        let retry_in = self.session.fail(now, annotations::external_inputs(&node));
+        let inputs = annotations::external_inputs(&node);
+        let retry_in = match error.downcast_ref::<RetryLater>() {
+            Some(later) => self.session.fail_for(now, later.retry_in, inputs),
+            None => self.session.fail(now, inputs),
+        };
         let reason = format!("{error:#}");
         if own_node::is_unreachable(error) {
             tracing::warn!(error = reason, ?retry_in, "cannot reach the API server");

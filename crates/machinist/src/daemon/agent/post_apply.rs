@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::api::operator::DisruptionAction;
@@ -14,6 +14,7 @@ use machinist_core::os::layered_image;
 
 use super::super::state::DiskState;
 use super::super::systemd::{Systemd, TransientUnit};
+use super::drift_watch::HealPace;
 use super::health_gate::HealthOutcome;
 use super::os::BootedOs;
 use super::{Agent, NextReconcile};
@@ -226,7 +227,7 @@ impl Agent {
                 return Err(error);
             }
         }
-        if let Err(error) = self.check_drift(node, &current).await {
+        if let Err(error) = self.check_drift(node, &current, HealPace::Limited).await {
             if is_first_check {
                 self.reporter.warn(node, "OnDiskStateValidationFailed", format!("{error:#}"));
             }
@@ -268,30 +269,34 @@ impl Agent {
             self.confirm_os().await;
         }
         if let Some(reason) = self.disk.quarantine_reason().await? {
-            return self.mark_degraded(node, &current, image.as_deref(), &reason).await;
+            return self.mark_degraded(node, &current, image.as_deref(), anyhow!(reason)).await;
+        }
+        if let Some(conflict) = self.resolve_conflicts(node).await? {
+            return self.mark_degraded(node, &current, image.as_deref(), conflict.into()).await;
         }
         self.mark_done(node, &config, image.as_deref()).await
     }
 
-    /// Completes a change on a machine with a path that an earlier change left wrong. The machine has its
-    /// config, and stays degraded until the path is restored.
+    /// Completes a change on a machine with a path that an earlier change left wrong, or that is fought
+    /// over. The machine has its config, and stays degraded until that is over.
     async fn mark_degraded(
         &mut self,
         node: &Arc<Node>,
         current: &MachineConfig,
         image: Option<&str>,
-        reason: &str,
+        error: anyhow::Error,
     ) -> Result<NextReconcile> {
+        let reason = error.to_string();
         let config = current.metadata.name.as_deref().unwrap_or_default();
         self.disk.set_pending(None).await?;
         self.session.after(SessionEvent::ChangeCompleted);
         self.disk.clear_failed_config().await?;
-        self.own_node.annotate(annotations::done_but_degraded(config, image, reason)).await?;
+        self.own_node.annotate(annotations::done_but_degraded(config, image, &reason)).await?;
         self.metrics.set_updated(config, "");
         self.session.after(SessionEvent::DiskVerified);
         // Other paths are watched and healed meanwhile.
         self.start_watching(node, current).await;
-        bail!(reason.to_owned())
+        Err(error)
     }
 
     async fn mark_done(

@@ -1,11 +1,12 @@
 //! Writes MachineConfigNode and events in the background, in order. A report must never hold an update up.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, Node};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use machinist_core::api::{MachineConfigNode, MachineConfigPool};
@@ -26,6 +27,22 @@ const COMPONENT: &str = "machineconfigdaemon";
 const NAMESPACE: &str = "default";
 /// The timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Events that come with each drift and each heal. They repeat when something else changes a file again and
+/// again: one object counts them, and has the latest message.
+const AGGREGATED_EVENTS: [&str; 8] = [
+    "AddSigtermProtection",
+    "ConfigDriftDetected",
+    "ConfigDriftHealed",
+    "ConfigDriftMonitorStarted",
+    "ConfigDriftMonitorStopped",
+    "ConfigDriftWarning",
+    "OnDiskStateValidationFailed",
+    "RemoveSigtermProtection",
+];
+/// After this long without a repetition, an aggregated event becomes a new object.
+const AGGREGATION_WINDOW: SignedDuration = SignedDuration::from_mins(10);
+/// The longest message of an event that Kubernetes accepts.
+const MAX_MESSAGE_CHARS: usize = 1024;
 /// How often a report is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 4;
 
@@ -85,7 +102,8 @@ impl Reporter {
 
 async fn run_writer(client: Client, mut receiver: mpsc::UnboundedReceiver<ReportMessage>) {
     const TASK: &str = "write a report";
-    let (mut writer, failures) = (ReportWriter { client, cached: None }, FailureLog::default());
+    let (mut writer, failures) =
+        (ReportWriter { client, cached: None, aggregated: HashMap::new() }, FailureLog::default());
     while let Some(message) = receiver.recv().await {
         let result = match message {
             ReportMessage::Flush(done) => {
@@ -112,6 +130,15 @@ struct ReportWriter {
     client: Client,
     /// The MachineConfigNode as it was last read or written.
     cached: Option<MachineConfigNode>,
+    /// The current object of each aggregated event.
+    aggregated: HashMap<&'static str, AggregatedEvent>,
+}
+
+/// An event object that counts repetitions.
+struct AggregatedEvent {
+    name: String,
+    count: i32,
+    last: Timestamp,
 }
 
 impl ReportWriter {
@@ -186,10 +213,25 @@ impl ReportWriter {
         &mut self,
         node: &Node,
         warning: bool,
-        reason: &str,
+        reason: &'static str,
         message: &str,
     ) -> kube::Result<()> {
         let now = Timestamp::now();
+        let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
+        let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let is_recent =
+            |known: &&mut AggregatedEvent| now.duration_since(known.last) < AGGREGATION_WINDOW;
+        if let Some(known) = self.aggregated.get_mut(reason).filter(is_recent) {
+            (known.count, known.last) = (known.count.saturating_add(1), now);
+            let patch = json!({
+                "count": known.count, "lastTimestamp": Time(now), "message": message,
+            });
+            // An event that has expired is created again.
+            match api.patch(&known.name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                written => return written.map(drop),
+            }
+        }
         let event = Event {
             metadata: ObjectMeta {
                 name: Some(format!("{}.{:x}", node.name_any(), now.as_nanosecond())),
@@ -198,7 +240,7 @@ impl ReportWriter {
             },
             involved_object: node.object_ref(&()),
             reason: Some(reason.to_owned()),
-            message: Some(message.chars().take(1024).collect()),
+            message: Some(message),
             type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
             source: Some(EventSource {
                 component: Some(COMPONENT.to_owned()),
@@ -211,7 +253,11 @@ impl ReportWriter {
             count: Some(1),
             ..Event::default()
         };
-        let api: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
-        api.create(&PostParams::default(), &event).await.map(drop)
+        let written = api.create(&PostParams::default(), &event).await?;
+        if AGGREGATED_EVENTS.contains(&reason) {
+            let known = AggregatedEvent { name: written.name_any(), count: 1, last: now };
+            self.aggregated.insert(reason, known);
+        }
+        Ok(())
     }
 }

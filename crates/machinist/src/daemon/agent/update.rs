@@ -22,6 +22,7 @@ use super::super::health;
 use super::super::os::detect;
 use super::super::state::DiskState;
 use super::super::transaction;
+use super::drift_watch::HealPace;
 use super::{Agent, NextReconcile, Unreconcilable, own_node};
 
 /// An update that the machine can take.
@@ -92,7 +93,7 @@ impl Agent {
 
     /// Refuses to build on a disk that has drifted.
     async fn preflight(&mut self, node: &Arc<Node>, old: &MachineConfig) -> Result<()> {
-        self.check_drift(node, old).await.inspect_err(|error| {
+        self.check_drift(node, old, HealPace::Immediate).await.inspect_err(|error| {
             let message = format!("{error:#}");
             self.reporter.warn(node, "PreflightConfigDriftCheckFailed", message);
         })

@@ -1,6 +1,7 @@
 //! Heals drift with the same plan, journal and rollback as any other change. Paths are healed
 //! independently: one that cannot be healed is reported, and does not keep the others from being healed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -28,11 +29,17 @@ pub(crate) struct HealReport {
     pub(crate) not_healed: Vec<String>,
 }
 
-/// Heals everything that a config manages, as far as that is possible.
-pub(crate) fn heal(root: &Path, config: &MachineConfig) -> Result<HealReport> {
+/// Heals everything that a config manages, as far as that is possible, except for the paths whose turn is
+/// later.
+pub(crate) fn heal(
+    root: &Path,
+    config: &MachineConfig,
+    later: &BTreeSet<String>,
+) -> Result<HealReport> {
     let root = HostRoot::open(root)?;
     transaction::recover(&root)?;
     let RepairPlan { plan, not_repaired } = plan_repair(&root, config)?;
+    let plan = plan.without(later.iter().map(String::as_str));
     let mut report =
         HealReport { notes: plan.notes.clone(), not_healed: not_repaired, ..HealReport::default() };
     match transaction::commit_possible(&root, plan.clone()) {

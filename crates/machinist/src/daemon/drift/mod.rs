@@ -30,7 +30,7 @@ use directories::DirectoryWatcher;
 
 #[allow(unused_imports, reason = "the loop of the daemon calls it")]
 pub(crate) use heal::{HealReport, heal};
-pub(crate) use writers::WriterProcess;
+pub(crate) use writers::{WriterProcess, suspect_unit};
 
 /// The pause after a change, so that the next one is seen in the same check.
 const DEBOUNCE: Duration = Duration::from_millis(25);
@@ -119,8 +119,10 @@ impl DriftWatcher {
         let seen = &mut self.directories.writers;
         self.writers.retain(|path, _| findings.iter().any(|finding| finding.path == *path));
         for finding in findings.iter().filter(|finding| !self.findings.contains(finding)) {
-            if let Some(writer) = seen.writer_of(&finding.path) {
-                self.writers.insert(finding.path.clone(), writer.clone());
+            let file = self.root.join(finding.path.trim_start_matches('/'));
+            let writer = seen.writer_of(&finding.path).cloned();
+            if let Some(writer) = writer.or_else(|| writers::writing_process(&file)) {
+                self.writers.insert(finding.path.clone(), writer);
             }
         }
         seen.forget_writers();

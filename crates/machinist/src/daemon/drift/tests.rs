@@ -1,5 +1,6 @@
 //! Real directories, a real inotify, and manual changes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -135,7 +136,7 @@ async fn everything_done_by_hand_is_seen_at_once_and_healed() {
         change(&site);
         let found = next(&mut watch).await;
         assert_eq!((found[0].kind, found[0].path.as_str()), (*kind, *path), "{what}: {found:?}");
-        let healed = heal(site.root(), &site.config).expect("healed");
+        let healed = heal(site.root(), &site.config, &BTreeSet::new()).expect("healed");
         assert_eq!(healed.needs_daemon_reload, path.contains("systemd"), "{what}: {healed:?}");
         assert_eq!(next(&mut watch).await, [], "{what}");
     }

@@ -30,11 +30,13 @@ pub(crate) struct WriterProcess {
     pub(crate) uid: Option<u32>,
     /// The ID of the user who logged in, before any sudo or su.
     pub(crate) login_uid: Option<u32>,
+    /// The systemd unit it belongs to.
+    pub(crate) unit: Option<String>,
 }
 
 impl fmt::Display for WriterProcess {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pid, command, uid, login_uid: login } = self;
+        let Self { pid, command, uid, login_uid: login, .. } = self;
         let command = command.as_deref().unwrap_or("a process that has ended");
         write!(formatter, "{command} (pid {pid}")?;
         if let Some(uid) = uid {
@@ -142,7 +144,65 @@ fn process_info(pid: i32) -> WriterProcess {
         uid: uid.and_then(|uid| uid.parse().ok()),
         // All bits set: no login.
         login_uid: login.filter(|login| *login != u32::MAX),
+        unit: text("cgroup").and_then(|text| unit_of_cgroup(&text)),
     }
+}
+
+/// The unit in `/proc/PID/cgroup`: the innermost service or scope.
+fn unit_of_cgroup(text: &str) -> Option<String> {
+    let is_systemd = |line: &&str| line.starts_with("0::") || line.contains(":name=systemd:");
+    let is_unit = |name: &&str| name.ends_with(".service") || name.ends_with(".scope");
+    let name = text.lines().filter(is_systemd).find_map(|line| line.rsplit('/').find(is_unit));
+    name.map(str::to_owned)
+}
+
+/// A process that has a file open for writing, for machines where the kernel does not report writers.
+pub(super) fn writing_process(path: &Path) -> Option<WriterProcess> {
+    let own = i32::try_from(std::process::id()).unwrap_or_default();
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_writing = |pid: &i32| {
+        let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        files.flatten().any(|file| {
+            let info = format!("/proc/{pid}/fdinfo/{}", file.file_name().display());
+            fs::read_link(file.path()).is_ok_and(|target| target == path)
+                && fs::read_to_string(info).is_ok_and(|info| is_open_for_writing(&info))
+        })
+    };
+    pids.filter(|pid| *pid != own).find(is_writing).map(process_info)
+}
+
+/// Whether the flags in `/proc/PID/fdinfo/FD` include `O_WRONLY` or `O_RDWR`.
+fn is_open_for_writing(info: &str) -> bool {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| u64::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & 0o3 != 0)
+}
+
+/// A unit with a process whose command line names a path. Only a hint: the process may only read it.
+pub(crate) fn suspect_unit(path: &str) -> Option<String> {
+    let own = std::process::id().to_string();
+    let is_end = |byte: Option<&u8>| {
+        byte.is_none_or(|byte| !byte.is_ascii_alphanumeric() && !b"/-_.".contains(byte))
+    };
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let name = entry.file_name();
+        let is_process = name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        if !is_process || name.to_str() == Some(&own) {
+            continue;
+        }
+        let Ok(command) = fs::read(entry.path().join("cmdline")) else { continue };
+        let names_it = command.windows(path.len()).enumerate().any(|(at, part)| {
+            part == path.as_bytes()
+                && is_end(command.get(at + path.len()))
+                && is_end(at.checked_sub(1).and_then(|before| command.get(before)))
+        });
+        let cgroup = || fs::read_to_string(entry.path().join("cgroup")).ok();
+        if names_it && let Some(unit) = cgroup().and_then(|text| unit_of_cgroup(&text)) {
+            return Some(unit);
+        }
+    }
+    None
 }
 
 /// The process and the name of each event, in the layout of fanotify(7).
@@ -224,12 +284,36 @@ mod tests {
     }
 
     #[test]
+    fn the_unit_of_a_process_is_the_innermost_service_or_scope() {
+        for (text, expected) in [
+            ("0::/system.slice/fighter.service\n", Some("fighter.service")),
+            ("0::/system.slice/fighter.service/payload\n", Some("fighter.service")),
+            ("0::/user.slice/user-0.slice/session-3.scope\n", Some("session-3.scope")),
+            ("4:cpu:/x.service\n1:name=systemd:/system.slice/a.service\n", Some("a.service")),
+            ("0::/user.slice/user-1.slice/user@1.service/app.slice/b.service\n", Some("b.service")),
+            ("0::/\n", None),
+            ("", None),
+        ] {
+            assert_eq!(unit_of_cgroup(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_only_reads_is_no_writer() {
+        assert!(is_open_for_writing("pos:\t0\nflags:\t0100001\nmnt_id:\t1\n"));
+        assert!(is_open_for_writing("flags:\t02\n"));
+        assert!(!is_open_for_writing("pos:\t0\nflags:\t0100000\n"));
+        assert!(!is_open_for_writing(""));
+    }
+
+    #[test]
     fn a_writer_is_described_in_a_line() {
         let mut writer = WriterProcess {
             pid: 7,
             command: Some("vi".to_owned()),
             uid: Some(0),
             login_uid: Some(1000),
+            unit: None,
         };
         assert_eq!(writer.to_string(), "vi (pid 7, user 0, logged in as 1000)");
         (writer.command, writer.uid, writer.login_uid) = (None, None, None);
