@@ -31,15 +31,40 @@ pub enum SystemdAction {
     Reload(String),
     /// Restart a service.
     Restart(String),
+    /// Restart the daemon itself, once, after the change is complete.
+    RestartDaemon,
     /// Reload the units of systemd.
     DaemonReload,
     /// This version does not know the action.
     Unknown(String),
 }
 
+/// The unit of the daemon.
+pub const DAEMON_UNIT: &str = "machinist-daemon.service";
+
+/// Whether the daemon has to be restarted after a change is complete. It cannot restart itself before: the
+/// job would wait for the daemon to stop, and the daemon for the job.
+#[must_use]
+pub fn restarts_daemon(actions: &[DisruptionAction]) -> bool {
+    actions.iter().any(|action| systemd_action(action) == SystemdAction::RestartDaemon)
+}
+
 /// What an action means.
 #[must_use]
 pub fn systemd_action(action: &DisruptionAction) -> SystemdAction {
+    match service_action(action) {
+        // The daemon reads its settings when it starts, so a reload is a restart.
+        SystemdAction::Restart(unit) | SystemdAction::Reload(unit)
+            if unit.strip_suffix(".service").unwrap_or(&unit)
+                == DAEMON_UNIT.trim_end_matches(".service") =>
+        {
+            SystemdAction::RestartDaemon
+        }
+        other => other,
+    }
+}
+
+fn service_action(action: &DisruptionAction) -> SystemdAction {
     let name = |service: &Option<crate::api::operator::ServiceReference>| {
         service.as_ref().map(|service| service.service_name.clone()).unwrap_or_default()
     };
@@ -68,7 +93,7 @@ pub fn action_name(action: &DisruptionAction) -> String {
 /// All actions in one line: `Reload chronyd.service, DaemonReload`.
 #[must_use]
 pub fn actions_summary(actions: &[DisruptionAction]) -> String {
-    let one = |action: &DisruptionAction| match systemd_action(action) {
+    let one = |action: &DisruptionAction| match service_action(action) {
         SystemdAction::Reload(name) if action.type_ == Type::Reload => format!("Reload {name}"),
         SystemdAction::Restart(name) => format!("Restart {name}"),
         _ => action_name(action),
@@ -104,6 +129,27 @@ mod tests {
             (json!([{"type": "Special"}]), &removed, true),
         ] {
             assert_eq!(needs_drain(&actions(&list), change), expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn the_daemon_restarts_itself_after_the_change() {
+        for (action, expected) in [
+            (
+                json!({"type": "Restart", "restart": {"serviceName": "machinist-daemon.service"}}),
+                true,
+            ),
+            (json!({"type": "Restart", "restart": {"serviceName": "machinist-daemon"}}), true),
+            (
+                json!({"type": "Reload", "reload": {"serviceName": "machinist-daemon.service"}}),
+                true,
+            ),
+            (json!({"type": "Restart", "restart": {"serviceName": "machinist-daemon-x"}}), false),
+            (json!({"type": "Restart", "restart": {"serviceName": "crio.service"}}), false),
+            (json!({"type": "DaemonReload"}), false),
+        ] {
+            let list = actions(&json!([{"type": "None"}, action]));
+            assert_eq!(restarts_daemon(&list), expected, "{action}");
         }
     }
 

@@ -40,6 +40,10 @@ pub struct PendingChange {
     pub config: String,
     /// What has to be done before the config is in effect.
     pub actions: Vec<DisruptionAction>,
+    /// How many of the actions have run. Counted only where one of them stops the daemon: the others are
+    /// repeated after a restart, which is harmless.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub actions_done: usize,
     /// The boot in which the change was made. A reboot makes all actions unnecessary.
     pub boot: String,
     /// Whether the machine returns to this config because another one failed its health checks. Then
@@ -53,6 +57,11 @@ pub struct PendingChange {
     /// The change before, if it was not complete either. It counts if this one does not happen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Box<PendingChange>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl PendingChange {
@@ -75,6 +84,7 @@ impl PendingChange {
             previous: earlier.as_ref().map_or(old, |earlier| &earlier.previous).clone(),
             config: new.metadata.name.clone().unwrap_or_default(),
             actions: simplify_actions(remaining.iter().cloned().chain(actions).collect()),
+            actions_done: 0,
             boot: boot.to_owned(),
             is_rollback: false,
             os: None,
@@ -91,6 +101,7 @@ impl PendingChange {
             previous: self.previous.clone(),
             config: self.previous.metadata.name.clone().unwrap_or_default(),
             actions: self.actions.clone(),
+            actions_done: 0,
             boot: boot.to_owned(),
             is_rollback: true,
             os: None,
@@ -103,6 +114,7 @@ impl PendingChange {
     pub fn retry(mut self, boot: &str) -> Self {
         let type_ = DisruptionActionType::Reboot;
         self.actions = vec![DisruptionAction { type_, ..DisruptionAction::default() }];
+        self.actions_done = 0;
         boot.clone_into(&mut self.boot);
         if let Some(os) = &mut self.os {
             os.is_staged = false;
@@ -120,7 +132,11 @@ impl PendingChange {
     /// The actions that are left to do in this boot.
     #[must_use]
     pub fn remaining_actions(&self, boot: &str) -> &[DisruptionAction] {
-        if self.boot == boot { &self.actions } else { &[] }
+        if self.boot == boot {
+            self.actions.get(self.actions_done..).unwrap_or_default()
+        } else {
+            &[]
+        }
     }
 
     /// Whether the machine has to reboot and has not.
@@ -183,6 +199,20 @@ mod tests {
         let third = PendingChange::new(&c, &a, actions(&[Nothing]), "later", Some(second));
         assert_eq!(third.remaining_actions("later"), actions(&[DaemonReload]));
         assert_eq!(third.earlier.unwrap().earlier, None);
+    }
+
+    #[test]
+    fn actions_that_stopped_the_daemon_are_not_repeated_except_by_a_rollback() {
+        use DisruptionActionType::{DaemonReload, Restart};
+        let [a, b] = ["a", "b"].map(config);
+        let all = actions(&[Restart, DaemonReload]);
+        let mut change = PendingChange::new(&a, &b, all.clone(), "now", None);
+        change.actions_done = 1;
+        let read = PendingChange::from_json(&change.to_json().unwrap()).unwrap();
+        assert_eq!(read.remaining_actions("now"), actions(&[DaemonReload]));
+        change.actions_done = 9;
+        assert!(change.remaining_actions("now").is_empty());
+        assert_eq!(change.rollback("now").remaining_actions("now"), all);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::{AgentStep, AgentWait, PendingChange, backoff};
+use crate::api::names::path::FORCE;
 use crate::api::operator::DisruptionAction;
 use crate::drift::HealLimit;
 use crate::os::OsChange;
@@ -14,6 +15,20 @@ use crate::os::OsChange;
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(3600);
 /// After this long an uncordon is reported as failed, as in MCO.
 pub const UNCORDON_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// After this many failures of its actions, a config is not tried again by itself.
+pub const MAX_ACTION_ATTEMPTS: u32 = 5;
+
+/// A config whose post-apply actions failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedActions {
+    /// The config.
+    pub config: String,
+    /// How often they failed.
+    pub attempts: u32,
+    /// The last failure.
+    pub reason: String,
+}
 
 /// What the daemon remembers between two steps.
 ///
@@ -29,6 +44,8 @@ pub struct Session {
     pub healthy_on: Option<String>,
     /// The config whose post-apply actions have run.
     pub actions_run_for: Option<String>,
+    /// The config whose actions failed.
+    pub failed_actions: Option<FailedActions>,
     /// The OS change whose image and packages are already downloaded.
     pub fetched_os_change: Option<OsChange>,
     /// Whether an interrupted change could not be recovered yet. It is tried again before anything else.
@@ -135,6 +152,15 @@ pub enum SessionEvent {
         /// The config.
         config: String,
     },
+    /// The post-apply actions of a config failed.
+    ActionsFailed {
+        /// The config.
+        config: String,
+        /// Why.
+        reason: String,
+    },
+    /// Someone asked for another attempt.
+    AttemptForced,
     /// Systemd was asked to reboot the machine.
     RebootOrdered,
     /// The machine passed its health checks.
@@ -199,12 +225,19 @@ impl Session {
                 (self.actions_run_for, self.healthy_on) = (None, None);
             }
             SessionEvent::ActionsRun { config } => self.actions_run_for = Some(config),
+            SessionEvent::ActionsFailed { config, reason } => {
+                let known = self.failed_actions.take().filter(|known| known.config == config);
+                let attempts = known.map_or(0, |known| known.attempts).saturating_add(1);
+                self.failed_actions = Some(FailedActions { config, attempts, reason });
+            }
+            SessionEvent::AttemptForced => self.failed_actions = None,
             SessionEvent::RebootOrdered => self.is_reboot_ordered = true,
             SessionEvent::HealthPassed { config } => self.healthy_on = Some(config),
             SessionEvent::OsConfirmed => self.fetched_os_change = None,
             SessionEvent::UpdateFinished => {
                 self.is_disk_verified = true;
                 self.failures = 0;
+                self.failed_actions = None;
             }
             SessionEvent::RetryNow => self.retry = None,
         }
@@ -303,6 +336,19 @@ impl Session {
                 pending.actions.clear();
             }
             pending
+        })
+    }
+
+    /// Why a config is not tried again, if its actions failed too often.
+    #[must_use]
+    pub fn gave_up_on(&self, config: &str) -> Option<String> {
+        let failed = self.failed_actions.as_ref()?;
+        let is_final = failed.config == config && failed.attempts >= MAX_ACTION_ATTEMPTS;
+        is_final.then(|| {
+            format!(
+                "{}; gave up on {config} after {} attempts: correct the cause and create {FORCE}, or assign another config",
+                failed.reason, failed.attempts
+            )
         })
     }
 

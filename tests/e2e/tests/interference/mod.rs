@@ -4,5 +4,6 @@ mod fixture;
 mod fought_over;
 mod healing;
 mod immutable_files;
+mod own_unit;
 mod quarantine;
 mod random_faults;

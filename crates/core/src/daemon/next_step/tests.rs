@@ -33,6 +33,7 @@ fn pending(config: &str, actions: &[Type], boot: &str) -> PendingChange {
         previous: empty_config(),
         config: config.to_owned(),
         actions: actions.iter().map(action).collect(),
+        actions_done: 0,
         boot: boot.to_owned(),
         is_rollback: false,
         os: None,

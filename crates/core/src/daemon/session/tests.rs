@@ -236,3 +236,29 @@ fn a_failed_recovery_is_tried_again_and_reported_once() {
     session.after(SessionEvent::Recovered { report: None });
     assert_eq!(session.unreported_recovery.take().as_deref(), Some("undone"));
 }
+
+#[test]
+fn a_config_whose_actions_fail_is_given_up_until_someone_asks() {
+    let mut session = Session::default();
+    let fail = |session: &mut Session, config: &str| {
+        let (config, reason) = (config.to_owned(), "restarting a failed".to_owned());
+        session.after(SessionEvent::ActionsFailed { config, reason });
+    };
+    for _ in 1..MAX_ACTION_ATTEMPTS {
+        fail(&mut session, "a");
+        assert_eq!(session.gave_up_on("a"), None);
+    }
+    fail(&mut session, "a");
+    let reason = session.gave_up_on("a").unwrap();
+    assert!(reason.starts_with("restarting a failed; gave up on a after 5 attempts"), "{reason}");
+    assert!(reason.contains("/run/machine-config-daemon-force"), "{reason}");
+    // Another config is tried, and afterwards this one again.
+    assert_eq!(session.gave_up_on("b"), None);
+    for event in [SessionEvent::AttemptForced, SessionEvent::UpdateFinished] {
+        let mut session = session.clone();
+        session.after(event);
+        assert_eq!(session.gave_up_on("a"), None);
+    }
+    fail(&mut session, "b");
+    assert_eq!(session.gave_up_on("a"), None);
+}

@@ -1,7 +1,9 @@
 //! What follows a change of the disk: post-apply actions, the reboot, and the end of the update. Called
 //! by `reconcile` for `AgentStep::RunActions` and `AgentStep::Finish`.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Node;
@@ -21,6 +23,42 @@ use super::{Agent, NextReconcile};
 
 /// The transient unit that reboots the machine, by the name that MCO gives it.
 const REBOOT_UNIT: &str = "machine-config-daemon-reboot";
+/// How long a job may still take after the daemon was asked to stop.
+const JOB_GRACE_PERIOD: Duration = Duration::from_secs(10);
+/// How many lines of a service's journal an error contains.
+const JOURNAL_LINES: &str = "5";
+/// How long journalctl may take.
+const JOURNAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many characters of the journal an error contains.
+const MAX_JOURNAL_CHARS: usize = 600;
+
+/// What became of an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ActionResult {
+    /// It has run.
+    Done,
+    /// It runs, and the daemon has to stop for it.
+    StopsDaemon,
+}
+
+/// Adds the last lines of a service's journal to the error of its job.
+async fn with_journal(result: Result<()>, root: &Path, service: &str) -> Result<()> {
+    let Err(error) = result else { return Ok(()) };
+    let mut command = tokio::process::Command::new("journalctl");
+    command.arg("--root").arg(root).args(["--unit", service, "--lines", JOURNAL_LINES]);
+    command.args(["--output", "cat", "--no-pager", "--quiet"]).kill_on_drop(true);
+    let lines = match tokio::time::timeout(JOURNAL_TIMEOUT, command.output()).await {
+        Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).trim().replace('\n', " | "),
+        _ => String::new(),
+    };
+    match lines.is_empty() {
+        true => Err(error),
+        false => {
+            let lines: String = lines.chars().take(MAX_JOURNAL_CHARS).collect();
+            Err(anyhow!("{error:#}: its last output: {lines}"))
+        }
+    }
+}
 
 impl Agent {
     /// Runs the actions of a change. A failure undoes the change.
@@ -37,11 +75,24 @@ impl Agent {
             self.enter(node, Phase::Idle);
             return staged.map(|()| NextReconcile::Immediately);
         }
+        let is_staged = staged.is_ok();
         let result = match staged {
             Ok(()) => self.run_pending_actions(node, &pending).await,
-            error => error,
+            Err(error) => Err(error),
         };
-        if let Err(error) = result {
+        let error = match result {
+            Ok(ActionResult::StopsDaemon) => {
+                self.enter(node, Phase::Idle);
+                return Ok(NextReconcile::Immediately);
+            }
+            Ok(ActionResult::Done) => None,
+            Err(error) => Some(error),
+        };
+        if let Some(error) = error {
+            if is_staged {
+                let (config, reason) = (pending.config.clone(), format!("{error:#}"));
+                self.session.after(SessionEvent::ActionsFailed { config, reason });
+            }
             let error = self.undo_change(node, &pending, error).await;
             if let Ok(Some(systemd)) = Systemd::connect(self.disk.path()).await {
                 // The unit files are the previous ones again, and systemd has to read them.
@@ -60,13 +111,13 @@ impl Agent {
         &mut self,
         node: &Arc<Node>,
         pending: &PendingChange,
-    ) -> Result<()> {
+    ) -> Result<ActionResult> {
         let systemd = Systemd::connect(self.disk.path()).await?;
         if let Some(systemd) = systemd.as_ref().filter(|_| !pending.needs_reboot(&self.boot_id)) {
             // Systemd sees enabled and disabled units only after this, whatever the policy says.
             systemd.daemon_reload().await?;
         }
-        for action in &pending.actions {
+        for (index, action) in pending.remaining_actions(&self.boot_id).iter().enumerate() {
             let systemd_action = actions::systemd_action(action);
             if systemd_action == SystemdAction::Nothing {
                 continue;
@@ -74,9 +125,16 @@ impl Agent {
             let (name, config) = (actions::action_name(action), &pending.config);
             // MCO's literal line, which its tests look for.
             tracing::info!("Performing post config change action: {name} for config {config}");
-            self.run_action(node, pending, action, systemd_action, systemd.as_ref()).await?;
+            let run = self.run_action(node, pending, action, systemd_action, systemd.as_ref());
+            if run.await? == ActionResult::StopsDaemon {
+                // The next process goes on with the actions that are left.
+                let mut rest = pending.clone();
+                rest.actions_done += index + 1;
+                self.disk.set_pending(Some(rest)).await?;
+                return Ok(ActionResult::StopsDaemon);
+            }
         }
-        Ok(())
+        Ok(ActionResult::Done)
     }
 
     async fn run_action(
@@ -86,7 +144,7 @@ impl Agent {
         action: &DisruptionAction,
         systemd_action: SystemdAction,
         systemd: Option<&Systemd>,
-    ) -> Result<()> {
+    ) -> Result<ActionResult> {
         let systemd = || systemd.ok_or_else(|| anyhow!("systemd is not running on this machine"));
         match systemd_action {
             SystemdAction::Nothing => {}
@@ -97,7 +155,12 @@ impl Agent {
             }
             SystemdAction::Reboot => self.reboot(node, pending, systemd()?).await?,
             SystemdAction::Reload(service) => {
-                let result = systemd()?.reload(&service).await;
+                let systemd = systemd()?;
+                let job = systemd.reload(&service);
+                let Some(result) = self.unless_stopped(job).await else {
+                    return Ok(self.leave_job(&service));
+                };
+                let result = with_journal(result, self.disk.path(), &service).await;
                 self.report_reload(node, &service, result)?;
             }
             SystemdAction::DaemonReload => {
@@ -105,7 +168,12 @@ impl Agent {
                 self.report_reload(node, "daemon-reload", result)?;
             }
             SystemdAction::Restart(service) => {
-                if let Err(error) = systemd()?.restart(&service).await {
+                let systemd = systemd()?;
+                let job = systemd.restart(&service);
+                let Some(result) = self.unless_stopped(job).await else {
+                    return Ok(self.leave_job(&service));
+                };
+                if let Err(error) = with_journal(result, self.disk.path(), &service).await {
                     let message = format!("Restarting {service} service failed. Error: {error:#}");
                     self.reporter.warn(node, "FailedServiceRestart", message);
                     return Err(anyhow!(
@@ -118,6 +186,12 @@ impl Agent {
                 self.reporter.event(node, "ServiceRestart", message);
                 tracing::info!("{service} service restarted successfully!");
             }
+            SystemdAction::RestartDaemon => {
+                tracing::info!(
+                    unit = actions::DAEMON_UNIT,
+                    "restarting after the change is complete"
+                );
+            }
             SystemdAction::Unknown(_) => {
                 let name = actions::action_name(action);
                 return Err(anyhow!(
@@ -125,7 +199,53 @@ impl Agent {
                 ));
             }
         }
-        Ok(())
+        Ok(ActionResult::Done)
+    }
+
+    /// Waits for a job; `None` if this process is asked to stop and the job does not end soon after that. It
+    /// may wait for this process, which therefore must not wait for it.
+    async fn unless_stopped(&self, job: impl Future<Output = Result<()>>) -> Option<Result<()>> {
+        let stopped = async {
+            self.stop.cancelled().await;
+            tokio::time::sleep(JOB_GRACE_PERIOD).await;
+        };
+        tokio::select! {
+            result = job => Some(result),
+            () = stopped => None,
+        }
+    }
+
+    fn leave_job(&self, service: &str) -> ActionResult {
+        tracing::warn!(service, "the job may wait for the daemon to stop: not waiting for it");
+        ActionResult::StopsDaemon
+    }
+
+    /// Restarts the daemon, after the change that asks for it is recorded as complete. It happens once: the
+    /// next process finds no pending change.
+    async fn restart_daemon(&mut self, node: &Arc<Node>) {
+        let requested = match Systemd::connect(self.disk.path()).await {
+            Ok(Some(systemd)) => systemd.request_restart(actions::DAEMON_UNIT).await,
+            Ok(None) => Err(anyhow!("systemd is not running on this machine")),
+            Err(error) => Err(error),
+        };
+        let service = actions::DAEMON_UNIT;
+        match requested {
+            Ok(()) => {
+                tracing::info!(
+                    service,
+                    "restarting the daemon, as the node disruption policy asks"
+                );
+                let message = format!(
+                    "Config changes do not require reboot. Service {service} was restarted."
+                );
+                self.reporter.event(node, "ServiceRestart", message);
+            }
+            Err(error) => {
+                let message = format!("Restarting {service} service failed. Error: {error:#}");
+                tracing::warn!(error = %format_args!("{error:#}"), service, "cannot restart the daemon");
+                self.reporter.warn(node, "FailedServiceRestart", message);
+            }
+        }
     }
 
     fn report_reload(&mut self, node: &Arc<Node>, service: &str, result: Result<()>) -> Result<()> {
@@ -210,6 +330,9 @@ impl Agent {
         let config = current.metadata.name.clone().unwrap_or_default();
         let image = layered_image(&current).map(str::to_owned);
         let is_first_check = !self.session.is_disk_verified;
+        let restarts_daemon = state.pending.as_ref().is_some_and(|pending| {
+            actions::restarts_daemon(pending.remaining_actions(&self.boot_id))
+        });
         match self.check_booted_os(&current, state.pending.as_ref()).await {
             Ok(BootedOs::AsDesired) => {}
             Ok(BootedOs::StageAgain(again)) => {
@@ -274,7 +397,11 @@ impl Agent {
         if let Some(conflict) = self.resolve_conflicts(node).await? {
             return self.mark_degraded(node, &current, image.as_deref(), conflict.into()).await;
         }
-        self.mark_done(node, &config, image.as_deref()).await
+        let next = self.mark_done(node, &config, image.as_deref()).await?;
+        if restarts_daemon {
+            self.restart_daemon(node).await;
+        }
+        Ok(next)
     }
 
     /// Completes a change on a machine with a path that an earlier change left wrong, or that is fought

@@ -2,6 +2,7 @@
 //! `AgentStep::Update`. The rules are in `core::daemon::update`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
@@ -23,7 +24,10 @@ use super::super::os::detect;
 use super::super::state::DiskState;
 use super::super::transaction;
 use super::drift_watch::HealPace;
-use super::{Agent, NextReconcile, Unreconcilable, own_node};
+use super::{Agent, NextReconcile, RetryLater, Unreconcilable, own_node};
+
+/// How often a machine that gave up on its config looks for the force file.
+const FORCE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An update that the machine can take.
 struct PreparedUpdate {
@@ -43,6 +47,12 @@ impl Agent {
         let desired = NodeView(node).desired_config().to_owned();
         if let Some(next) = self.may_try(node, &state).await? {
             return Ok(next);
+        }
+        if state.force_rewrite {
+            self.session.after(SessionEvent::AttemptForced);
+        }
+        if let Some(reason) = self.session.gave_up_on(&desired) {
+            return Err(RetryLater { reason, retry_in: FORCE_CHECK_INTERVAL }.into());
         }
         self.reporter.write_status(node, reports::needs_update(&self.own_node.name));
         let old = self.current_config(node, &state).await?;

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::AsFd;
 
 use machinist_core::apply::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
 use rustix::fs::{
@@ -14,8 +13,14 @@ use rustix::io::Errno;
 use super::super::journal::Journal;
 use super::super::root::{HostRoot, set_meta, split};
 
-/// The SELinux label, which a new file takes over from the one it replaces.
-const SELINUX_XATTR: &str = "security.selinux";
+/// Extended attributes that a new file takes over from the one it replaces, because no config can set them:
+/// the SELinux label, the access ACL, and those of users. Not file capabilities: new contents must not
+/// inherit privileges.
+fn is_kept(attribute: &[u8]) -> bool {
+    attribute == b"security.selinux"
+        || attribute == b"system.posix_acl_access"
+        || attribute.starts_with(b"user.")
+}
 
 /// Writes the new file of a step and keeps the old one, both in the directory of the path.
 pub(super) fn prepare(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
@@ -60,7 +65,7 @@ fn write_new(
         ContentSource::Bytes(bytes) => {
             file.write_all(bytes)?;
             if let Some(replaced) = replaced {
-                copy_label(&root.read_only(replaced)?, &file)?;
+                copy_xattrs(&root.read_only(replaced)?, &file, is_kept)?;
             }
         }
         ContentSource::Path(from) => copy(&mut root.read_only(from)?, &mut file)?,
@@ -72,18 +77,7 @@ fn write_new(
 /// Copies contents, extended attributes and times.
 fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
     io::copy(from, to)?;
-    let mut names = vec![0; 64 << 10];
-    match flistxattr(&*from, &mut names) {
-        Ok(length) => {
-            for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-                let mut value = vec![0; 64 << 10];
-                let length = fgetxattr(&*from, name, &mut value)?;
-                fsetxattr(&*to, name, &value[..length], XattrFlags::empty())?;
-            }
-        }
-        Err(Errno::NOTSUP) => {}
-        Err(error) => return Err(error.into()),
-    }
+    copy_xattrs(from, to, |_| true)?;
     let stat = fstat(&*from)?;
     let time = |seconds: i64, nanoseconds: u64| Timespec {
         tv_sec: seconds,
@@ -96,13 +90,21 @@ fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
     Ok(futimens(&*to, &times)?)
 }
 
-fn copy_label(from: impl AsFd, to: impl AsFd) -> io::Result<()> {
-    let mut value = vec![0; 4096];
-    match fgetxattr(from, SELINUX_XATTR, &mut value) {
-        Ok(length) => Ok(fsetxattr(to, SELINUX_XATTR, &value[..length], XattrFlags::empty())?),
-        Err(Errno::NODATA | Errno::NOTSUP) => Ok(()),
-        Err(error) => Err(error.into()),
+/// Copies extended attributes. The permissions are set afterwards: they limit what an ACL grants.
+fn copy_xattrs(from: &File, to: &File, is_kept: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+    let mut names = vec![0; 64 << 10];
+    let length = match flistxattr(from, &mut names) {
+        Ok(length) => length,
+        Err(Errno::NOTSUP) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    for name in names.filter(|name| is_kept(name)) {
+        let mut value = vec![0; 64 << 10];
+        let length = fgetxattr(from, name, &mut value)?;
+        fsetxattr(to, name, &value[..length], XattrFlags::empty())?;
     }
+    Ok(())
 }
 
 fn write_symlink(root: &HostRoot, path: &str, target: &str, owner: FileOwner) -> io::Result<()> {

@@ -100,6 +100,14 @@ impl Systemd {
         self.run_job("restart", "RestartUnit", unit).await
     }
 
+    /// Asks systemd to restart a unit, without waiting for it: the unit of this process, for example.
+    #[allow(dead_code, reason = "the whole-machine tests include this module without the agent")]
+    pub(crate) async fn request_restart(&self, unit: &str) -> Result<()> {
+        let unit = unit_name(unit);
+        let requested = self.call("RestartUnit", &(unit.as_str(), "replace")).await.map(drop);
+        requested.with_context(|| format!("Failed to restart {unit}"))
+    }
+
     /// Starts a unit.
     pub(crate) async fn start(&self, unit: &str) -> Result<()> {
         self.run_job("start", "StartUnit", unit).await
