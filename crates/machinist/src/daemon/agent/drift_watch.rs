@@ -283,7 +283,8 @@ impl Agent {
             let now = self.now();
             if let Ok(report) = &healed {
                 // A path that cannot be healed is not fought over.
-                for change in report.changes.iter().filter(|it| drifted.contains(it.path.as_str())) {
+                for change in report.changes.iter().filter(|it| drifted.contains(it.path.as_str()))
+                {
                     self.session.heal_limit.healed(&change.path, now);
                 }
             }
