@@ -64,30 +64,44 @@ pub enum ServiceProblem {
     CrashLoop,
 }
 
-impl fmt::Display for ServiceProblem {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let repair = "run machinist join again with the same server and name, which repairs it";
+impl ServiceProblem {
+    /// What is wrong.
+    #[must_use]
+    pub fn cause(self) -> &'static str {
+        match self {
+            Self::NoIdentity => "the identity of this machine is missing",
+            Self::Unit(UnitFile::Empty) => "its unit is empty",
+            Self::Unit(UnitFile::Masked) => "its unit is masked",
+            Self::Unit(UnitFile::Invalid) => "systemd cannot load its unit",
+            Self::Unit(_) => "its unit is missing",
+            Self::NoBinary => "its binary is missing",
+            Self::Disabled => "it does not start on the next boot",
+            Self::Failed => "it failed",
+            Self::CrashLoop => "it ends shortly after each start",
+        }
+    }
+
+    fn remedy(self) -> &'static str {
         match self {
             Self::NoIdentity => {
-                let remedy = "run machinist join again, with a token of machinist hub token --role bootstrap --replace NAME";
-                write!(formatter, "the identity of this machine is missing: {remedy}")
+                "run machinist join again, with a token of machinist hub token --role bootstrap --replace NAME"
             }
-            Self::Unit(UnitFile::Empty) => write!(formatter, "its unit is empty: {repair}"),
-            Self::Unit(UnitFile::Masked) => write!(formatter, "its unit is masked: {repair}"),
-            Self::Unit(UnitFile::Invalid) => {
-                write!(formatter, "systemd cannot load its unit: {repair}")
+            Self::Unit(_) | Self::Disabled => {
+                "run machinist join again with the same server and name, which repairs it"
             }
-            Self::Unit(_) => write!(formatter, "its unit is missing: {repair}"),
-            Self::NoBinary => {
-                formatter.write_str("its binary is missing: install machinist again")
+            Self::NoBinary => "install machinist again",
+            Self::Failed => {
+                "see journalctl -u machinist-daemon, then run systemctl restart machinist-daemon"
             }
-            Self::Disabled => write!(formatter, "it does not start on the next boot: {repair}"),
-            Self::Failed => formatter
-                .write_str("it failed: see journalctl -u machinist-daemon, then run systemctl restart machinist-daemon"),
-            Self::CrashLoop => {
-                formatter.write_str("it ends shortly after each start: see journalctl -u machinist-daemon")
-            }
+            Self::CrashLoop => "see journalctl -u machinist-daemon",
         }
+    }
+}
+
+impl fmt::Display for ServiceProblem {
+    /// What is wrong, and the remedy.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.cause(), self.remedy())
     }
 }
 
@@ -152,6 +166,19 @@ pub enum WatchdogAction {
     Start,
 }
 
+impl fmt::Display for WatchdogAction {
+    /// What it has done, for people.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Unmask => "removed the mask",
+            Self::WriteUnit => "wrote its unit again",
+            Self::WriteBinary => "wrote its binary again",
+            Self::Enable => "enabled it",
+            Self::Start => "started it",
+        })
+    }
+}
+
 /// What the watchdog does, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WatchdogDecision {
@@ -161,6 +188,16 @@ pub struct WatchdogDecision {
     pub actions: Vec<WatchdogAction>,
     /// Whether it counts as a recovery from a crash loop.
     pub is_recovery: bool,
+}
+
+impl WatchdogDecision {
+    /// What the watchdog has found and done, for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let cause = self.problem.map_or("unknown", ServiceProblem::cause);
+        let actions: Vec<String> = self.actions.iter().map(ToString::to_string).collect();
+        format!("the daemon could not run ({cause}): {}", actions.join(", "))
+    }
 }
 
 /// Decides what the watchdog does. `recoveries` counts those from crash loops since the daemon last worked.
@@ -211,6 +248,17 @@ pub fn watchdog_decision(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_read_what_was_restored() {
+        let decision = WatchdogDecision {
+            problem: Some(ServiceProblem::Unit(UnitFile::Masked)),
+            actions: vec![WatchdogAction::Unmask, WatchdogAction::Start],
+            is_recovery: false,
+        };
+        let text = "the daemon could not run (its unit is masked): removed the mask, started it";
+        assert_eq!(decision.describe(), text);
+    }
 
     fn healthy() -> ObservedService {
         ObservedService {

@@ -208,6 +208,6 @@ mod tests {
         let nested = restored_revision(first + 5, at(1_800_000_000));
         assert!(nested > first + 5, "a backup of a restored store");
         assert!(restored_revision(first, at(0)) > first, "without a clock");
-        assert!(again < 1 << 53, "programs that read it as a float are not confused");
+        assert!(again < 1 << 53, "clients that read it as a float are not confused");
     }
 }

@@ -79,7 +79,7 @@ pub(crate) async fn run(root: &Path) -> Result<()> {
     tracing::warn!(%problem, actions = ?decision.actions, "restoring the daemon");
     // Recorded first: a crash in between must not make the number of recoveries endless.
     record.recoveries += u32::from(decision.is_recovery);
-    record.restored.push(format!("{problem:?}: {:?}", decision.actions));
+    record.restored.push(decision.describe());
     let excess = record.restored.len().saturating_sub(MAX_RECORDED);
     record.restored.drain(..excess);
     record.write(&record_path)?;
@@ -87,7 +87,7 @@ pub(crate) async fn run(root: &Path) -> Result<()> {
     for action in decision.actions {
         perform(root, action, &unit, &copy, &binary, is_running)
             .await
-            .with_context(|| format!("cannot restore the daemon: {action:?}"))?;
+            .with_context(|| format!("cannot restore the daemon ({action:?})"))?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
+use rustix::fs::{XattrFlags, getxattr, setxattr};
 use serde_json::{Value, json};
 
 use super::fixture::{
@@ -31,6 +32,42 @@ fn an_empty_config_restores_all_files() {
         site.apply(&nothing());
         let after = without_daemon_files(site.snapshot());
         assert_eq!(difference(&before, &after), Vec::<String>::new());
+    }
+}
+
+/// An ACL entry: tag, permissions, id.
+fn acl_entry(tag: u16, permissions: u16, id: u32) -> Vec<u8> {
+    [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id.to_le_bytes()].concat()
+}
+
+#[test]
+fn attributes_and_acls_survive_a_rewrite_and_the_mode_is_the_configs() {
+    const NO_ID: u32 = u32::MAX;
+    let site = OnceFixture::on_disk();
+    let motd = site.path("etc/motd");
+    let write = |text: &str, mode: u32| {
+        let contents = json!({"source": format!("data:,{text}")});
+        let file = json!([{"path": "/etc/motd", "contents": contents, "mode": mode}]);
+        site.apply(&files(text, &file));
+    };
+    write("one", 0o640);
+    setxattr(&motd, "user.team", b"net", XattrFlags::empty()).unwrap();
+    // The owner, the user 1000, the group, the mask and others.
+    let entries = [(1, 6, NO_ID), (2, 6, 1000), (4, 4, NO_ID), (0x10, 6, NO_ID), (0x20, 0, NO_ID)];
+    let entries = entries.into_iter().flat_map(|(tag, bits, id)| acl_entry(tag, bits, id));
+    let acl: Vec<u8> = 2u32.to_le_bytes().into_iter().chain(entries).collect();
+    setxattr(&motd, "system.posix_acl_access", &acl, XattrFlags::empty()).unwrap();
+    for (text, mode) in [("two", 0o640), ("three", 0o600)] {
+        write(text, mode);
+        assert_eq!(site.read("etc/motd"), text);
+        let mut value = [0; 256];
+        let length = getxattr(&motd, "user.team", &mut value).unwrap();
+        assert_eq!(&value[..length], b"net");
+        let length = getxattr(&motd, "system.posix_acl_access", &mut value).unwrap();
+        let named_user = acl_entry(2, 6, 1000);
+        assert!(value[..length].windows(8).any(|entry| entry == named_user), "{text}");
+        // With an ACL the bits of the group are its mask: they limit what the ACL grants.
+        assert_eq!(fs::metadata(&motd).unwrap().permissions().mode() & 0o777, mode);
     }
 }
 
