@@ -18,10 +18,10 @@ close_layer() {
 
 # Downloads packages, with what they need beyond the root "$1", into "$2".
 download() {
-    local root=$1 folder=$2
+    local root=$1 directory=$2
     shift 2
-    mkdir -p "$folder/partial"
-    apt-get -q -y -o "Dir::State::status=$root/var/lib/dpkg/status" -o "Dir::Cache::archives=$folder" \
+    mkdir -p "$directory/partial"
+    apt-get -q -y -o "Dir::State::status=$root/var/lib/dpkg/status" -o "Dir::Cache::archives=$directory" \
         -o Debug::NoLocking=1 -o APT::Sandbox::User=root --no-install-recommends --download-only install "$@"
 }
 

@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 const HEAD: &str = "# Fields\n\n\
-    Generated from the CRDs by `make reference`; `deploy/crds` has them in full, `machinist crds` prints them. `[]` is a list, `{}` a map, \
-    `*` a field that has to be there. `kubectl explain` works on a hub and on a cluster alike.\n";
+    Generated from the CRDs by `make reference`; `deploy/crds` has them in full, `machinist crds` prints them.\n\
+    `[]` is a list, `{}` a map, `*` a required field. `kubectl explain` works on a hub and on a cluster alike.\n";
 
 /// Rows for the fields of a schema, and for those below.
 fn rows(schema: &Value, path: &str, page: &mut String) {

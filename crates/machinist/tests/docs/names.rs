@@ -5,9 +5,9 @@ use crate::docs::{assert_up_to_date, read};
 use std::fmt::Write as _;
 
 const HEAD: &str = "# Names: annotations, labels, conditions, states, places\n\n\
-    Generated from the source by `make reference`. Names that begin with `machinist.dev/` are ours; the others are those of \
-    OpenShift's Machine Config Operator, and mean the same. How the annotations for rollouts work together is in \
-    [rollout.md](../rollout.md).\n";
+    Generated from the source by `make reference`. Names that begin with `machinist.dev/` are ours; the others are\n\
+    those of OpenShift's Machine Config Operator, and mean the same. How the annotations for rollouts work together is\n\
+    in [rollout.md](../rollout.md).\n";
 
 /// The files, and the start of their sections.
 const PARTS: [(&str, &str, &str); 5] = [
