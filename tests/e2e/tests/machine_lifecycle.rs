@@ -1,5 +1,6 @@
 //! The kit's machines: boot, exec, reboot, power cut and link cut.
 
+use machinist_e2e::wait::wait_for;
 use machinist_e2e::{Lab, Machine, measurements};
 use std::thread;
 
@@ -62,4 +63,24 @@ fn a_machine_that_is_switched_off_stays_off() {
     machine.power_off().unwrap();
     let error = machine.wait_for("anything", |_| Ok(false)).unwrap_err();
     assert!(format!("{error:#}").contains("a is off"), "{error:#}");
+}
+
+/// A machine that goes down stops all its processes for an instant.
+#[test]
+fn a_command_that_was_stopped_and_resumed_ends() {
+    let lab = Lab::new().unwrap();
+    let machine = lab.machine("a").boot().unwrap();
+    let script = "echo $$ >/run/stopped; kill -STOP $$; exit 7";
+    let mut child = machine.command_inside(&["sh", "-c", script]).unwrap().spawn().unwrap();
+    let is_stopped = "grep -q 'State:.T' /proc/$(cat /run/stopped)/status";
+    machine
+        .wait_for("the command to stop", |it| Ok(it.exec(&["sh", "-c", is_stopped])?.succeeded()))
+        .unwrap();
+    machine.sh("kill -CONT $(cat /run/stopped)").unwrap();
+    let ended = wait_for("the command to end", || Ok(child.try_wait()?.is_some()));
+    if ended.is_err() {
+        child.kill().unwrap();
+    }
+    ended.unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(7));
 }

@@ -25,11 +25,14 @@ fn long_lines(page: &str) -> Vec<usize> {
 fn lines_of_prose_fit_the_limit() {
     let mut pages = files("docs", &[".md"]);
     pages.extend(
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(str::to_owned),
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"]
+            .map(str::to_owned),
     );
     let found: Vec<String> = pages
         .iter()
-        .flat_map(|page| long_lines(&read(page)).into_iter().map(move |line| format!("{page}:{line}")))
+        .flat_map(|page| {
+            long_lines(&read(page)).into_iter().map(move |line| format!("{page}:{line}"))
+        })
         .collect();
     assert!(found.is_empty(), "lines with more than {LIMIT} characters; wrap them: {found:?}");
 }

@@ -72,11 +72,28 @@ impl Machine {
     }
 
     /// A command that runs inside the machine's namespaces.
+    ///
+    /// A shell starts it, not nsenter: nsenter stops itself with its child, and a machine that goes down stops and
+    /// resumes all processes. nsenter would stay stopped, nobody would collect its child, and the kernel would wait
+    /// for that before it ends the machine.
     pub fn command_inside(&self, args: &[&str]) -> Result<Command> {
         let leader = self.supervisor.leader()?.as_raw_nonzero().to_string();
         let mut command = Command::new("nsenter");
-        command.args(["-t", &leader, "-m", "-u", "-i", "-p", "-n", "-C", "-r", "-w", "--"]);
-        command.args(ENVIRONMENT).args(args);
+        command.args([
+            "-t",
+            &leader,
+            "-m",
+            "-u",
+            "-i",
+            "-p",
+            "-n",
+            "-C",
+            "-r",
+            "-w",
+            "--no-fork",
+            "--",
+        ]);
+        command.args(ENVIRONMENT).args(["sh", "-c", "\"$@\"; exit $?", "sh"]).args(args);
         Ok(command)
     }
 }
