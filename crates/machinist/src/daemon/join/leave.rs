@@ -93,11 +93,11 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
         );
     }
     let systemd = Systemd::connect(root).await?;
-    // First: it would bring the daemon back.
-    if let Some(systemd) =
-        systemd.as_ref().filter(|_| join_paths.unit_file(service::WATCHDOG_TIMER).exists())
-    {
-        systemd.stop(service::WATCHDOG_TIMER).await.context("the watchdog cannot be stopped")?;
+    // First: it would bring the daemon back. A run that has begun ends with its service, not with its timer.
+    for unit in [service::WATCHDOG_TIMER, service::WATCHDOG_SERVICE] {
+        if let Some(systemd) = systemd.as_ref().filter(|_| join_paths.unit_file(unit).exists()) {
+            systemd.stop(unit).await.with_context(|| format!("{unit} cannot be stopped"))?;
+        }
     }
     service::remove_watchdog(&join_paths)?;
     if let Some(systemd) =
