@@ -132,39 +132,48 @@ impl InstallLifecycle<'_> {
         self.check_uninstall().context("deinstall")
     }
 
-    /// Every component has a Service that finds its pods; those on the network of their hosts serve who has a token.
-    fn check_metrics(&self) -> Result<()> {
+    /// The addresses behind a Service, as the cluster has published them.
+    fn endpoints(&self, service: &str) -> Result<Vec<String>> {
         let slices = format!("/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices");
         let found = get(self.cluster, &slices)?;
-        let addresses = |service: &str| -> Vec<String> {
-            let all = found["items"].as_array().into_iter().flatten();
-            let own =
-                all.filter(|it| it["metadata"]["labels"]["kubernetes.io/service-name"] == service);
-            let endpoint = |slice: &Value| {
-                let port = slice["ports"][0]["port"].clone();
-                let endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
-                endpoints
-                    .into_iter()
-                    .filter_map(move |it| Some(format!("{}:{port}", it["addresses"][0].as_str()?)))
-            };
-            own.flat_map(endpoint).collect()
+        let all = found["items"].as_array().into_iter().flatten();
+        let own =
+            all.filter(|it| it["metadata"]["labels"]["kubernetes.io/service-name"] == service);
+        let endpoint = |slice: &Value| {
+            let port = slice["ports"][0]["port"].clone();
+            let endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();
+            endpoints
+                .into_iter()
+                .filter_map(move |it| Some(format!("{}:{port}", it["addresses"][0].as_str()?)))
         };
-        // There are more while pods are replaced.
+        Ok(own.flat_map(endpoint).collect())
+    }
+
+    /// Every component has a Service that finds its pods; those on the network of their hosts serve who has a token.
+    fn check_metrics(&self) -> Result<()> {
+        // There are more while pods are replaced, and fewer until the cluster has seen that a pod is ready.
         for (service, least) in [(OPERATOR, 1), (CONTROLLER, 2), (SERVER, 1), (DAEMON, 2)] {
-            let found = addresses(service);
-            ensure!(found.len() >= least, "{service}: {found:?}");
+            wait_for(&format!("{least} addresses of {service}"), || {
+                let found = self.endpoints(service)?;
+                ensure!(found.len() >= least, "{service}: {found:?}");
+                Ok(true)
+            })?;
         }
         self.cluster.kubectl(&["create", "serviceaccount", "prometheus"])?;
         let token = self.cluster.token("default", "prometheus")?;
         let (role, account) =
             ("--clusterrole=machinist-metrics-reader", "--serviceaccount=default:prometheus");
-        let refused = https_get(&addresses(SERVER)[0], "/metrics", Some(&token), None)?;
-        ensure!(refused.0 == 403, "{refused:?}");
+        let server = self.endpoints(SERVER)?.remove(0);
+        wait_for("the server to refuse metrics without the right", || {
+            let refused = https_get(&server, "/metrics", Some(&token), None)?;
+            ensure!(refused.0 == 403, "{refused:?}");
+            Ok(true)
+        })?;
         self.cluster.kubectl(&["create", "clusterrolebinding", "prometheus", role, account])?;
         for (service, metric) in
             [(SERVER, "machinist_server_changed_seconds"), (DAEMON, "mcd_state")]
         {
-            for address in addresses(service) {
+            for address in self.endpoints(service)? {
                 wait_for(&format!("the metrics of {service} at {address}"), || {
                     let (status, text) = https_get(&address, "/metrics", Some(&token), None)?;
                     ensure!(status == 200 && text.contains(metric), "{status}: {text}");
@@ -311,19 +320,19 @@ impl InstallLifecycle<'_> {
         fs::write(&file, flat)?;
         cluster.kubectl(&["apply", "-f", &path(&file)])?;
         wait_condition(cluster, "Progressing", "False AsExpected: Cluster version is 0.2.0")?;
-        let images = cluster.kubectl(&[
-            "-n",
-            NAMESPACE,
-            "get",
-            "pods",
-            "--field-selector=status.phase=Running",
-            "-o",
-            "jsonpath={.items[*].spec.containers[*].image}",
-        ])?;
-        ensure!(
-            images.matches(":0.2.0").count() >= 6,
-            "two controllers, operator, server, two daemons: {images}"
-        );
+        wait_for("two controllers, operator, server and two daemons of the new release", || {
+            let images = cluster.kubectl(&[
+                "-n",
+                NAMESPACE,
+                "get",
+                "pods",
+                "--field-selector=status.phase=Running",
+                "-o",
+                "jsonpath={.items[*].spec.containers[*].image}",
+            ])?;
+            ensure!(images.matches(":0.2.0").count() >= 6, "{images}");
+            Ok(true)
+        })?;
         let after = (self.reboots(), annotation(cluster, "n2", "currentConfig")?);
         ensure!(before == after, "no machine is touched: {before:?}, then {after:?}");
         ensure!(annotation(cluster, "n2", "state")? == "Done");
