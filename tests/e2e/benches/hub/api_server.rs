@@ -22,7 +22,7 @@ enum BenchBackend {
 impl BenchApiServer {
     /// `machinist up`.
     pub(crate) fn hub() -> Result<Self> {
-        let lab = Lab::new()?;
+        let lab = Lab::on_disk()?;
         let data = lab.create_dir("hub")?;
         let kubeconfig = data.join("kubeconfig");
         let address = format!("{}:6443", lab.loopback());

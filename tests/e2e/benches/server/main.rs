@@ -33,7 +33,7 @@ fn main() -> Result<()> {
         return Ok(());
     }
     raise_file_limit();
-    let lab = Lab::new()?;
+    let lab = Lab::on_disk()?;
     let config = ServedConfig::new(&lab)?;
     let ours = config.machinist(&lab)?;
     let response = block_on(load::fetch(&ours.target(&config, false)?))?;

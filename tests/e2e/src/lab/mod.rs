@@ -5,9 +5,11 @@
 //! process of its own that also holds the lock. It cleans up when the lab ends, and when the test process dies.
 
 pub mod cgroup;
+mod file_system;
 mod network;
 mod process;
 
+use file_system::LabFileSystem;
 pub use network::NetworkPort;
 pub(crate) use network::ip;
 pub use process::LabProcess;
@@ -50,17 +52,26 @@ struct LabInner {
 impl Lab {
     /// Takes a free number and starts the janitor. Fails as "environment" if something is missing.
     pub fn new() -> Result<Self> {
+        Self::with_file_system(LabFileSystem::Memory)
+    }
+
+    /// A lab whose files are on the host's disk, where a sync costs what it costs: for measurements.
+    pub fn on_disk() -> Result<Self> {
+        Self::with_file_system(LabFileSystem::Disk)
+    }
+
+    fn with_file_system(file_system: LabFileSystem) -> Result<Self> {
         TestEnvironment::check()?;
         fs::create_dir_all(LOCK_DIR).with_context(|| format!("make {LOCK_DIR}"))?;
         for number in 0..MAX_LABS {
             if let Some(lock) = lock_number(number)? {
-                return Self::start(number, lock);
+                return Self::start(number, lock, file_system);
             }
         }
         bail!("environment: all {MAX_LABS} labs are taken, see {LOCK_DIR}")
     }
 
-    fn start(number: u8, mut lock: File) -> Result<Self> {
+    fn start(number: u8, mut lock: File, file_system: LabFileSystem) -> Result<Self> {
         let name = format!("mk{number}");
         let dir = cache::cache_dir()?.join("run").join(&name);
         let sweep = cache::kit_dir().join("sweep");
@@ -83,6 +94,8 @@ impl Lab {
             .stdout(lock)
             .spawn()
             .context("start the janitor")?;
+        // Only now: the janitor unmounts it.
+        file_system.mount(&dir)?;
         let lab = Self(Arc::new(LabInner {
             number,
             id: ticket,

@@ -45,7 +45,7 @@ fn apply_once(root: &Path, config: &Path, what: &str) -> Duration {
 #[test]
 #[ignore = "benchmark: make bench"]
 fn a_thousand_files_take_two_seconds_at_most() {
-    let lab = Lab::new().unwrap();
+    let lab = Lab::on_disk().unwrap();
     let disk = LoopDisk::new(&lab, "disk", 256).unwrap();
     let root = disk.path().join("root");
     fs::create_dir_all(root.join("etc")).unwrap();
@@ -75,7 +75,7 @@ fn status(pid: u32, field: &str) -> u64 {
 #[ignore = "benchmark: make bench"]
 fn an_idle_daemon_uses_no_cpu() {
     let api_server = ApiServer::hub().unwrap();
-    let lab = Lab::new().unwrap();
+    let lab = Lab::on_disk().unwrap();
     let root = lab.create_dir("root").unwrap();
     fs::create_dir_all(root.join("etc")).unwrap();
     let mut daemon = Command::new(binary::machinist_binary().unwrap());

@@ -47,7 +47,7 @@ async fn change(nodes: &Api<Node>, config: &str) -> anyhow::Result<Duration> {
 #[ignore = "benchmark: make bench"]
 fn one_changed_file_takes_a_tenth_of_a_second_at_most() {
     let api_server = ApiServer::hub().unwrap();
-    let lab = Lab::new().unwrap();
+    let lab = Lab::on_disk().unwrap();
     let root = lab.create_dir("root").unwrap();
     fs::create_dir_all(root.join("etc")).unwrap();
     // Only this test sets the desired config, and a file change needs no action.
