@@ -108,7 +108,7 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
     if text(annotation::POST_CONFIG_ACTION) == state::REBOOTING && !needs_reboot {
         return AgentStep::ReportReboot;
     }
-    if let Some(wait) = pending_drain_request(node) {
+    if let Some(wait) = pending_drain_request(node).filter(|wait| !is_superseded(wait, desired, disk)) {
         return AgentStep::Wait(wait);
     }
     if !remaining.is_empty() {
@@ -153,6 +153,14 @@ fn pending_drain_request(node: NodeView<'_>) -> Option<AgentWait> {
     } else {
         AgentWait::Drain { request }
     })
+}
+
+/// Whether the machine waits for a drain that it no longer needs: it has another config to take now, and
+/// the drain was for neither that config nor the one on disk.
+fn is_superseded(wait: &AgentWait, desired: &str, disk: &str) -> bool {
+    let AgentWait::Drain { request } = wait else { return false };
+    let config = request.strip_prefix("drain-").unwrap_or_default();
+    desired != disk && config != desired && config != disk
 }
 
 /// Whether the machine may reboot into a config now.

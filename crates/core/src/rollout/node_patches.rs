@@ -45,7 +45,8 @@ pub fn control_plane_topology(config: &ControllerConfig) -> Option<String> {
     config.spec.infra.as_ref()?.status.as_ref()?.control_plane_topology.clone()
 }
 
-/// The patch that gives a machine its config and removes the taint.
+/// The patch that gives a machine its config and removes the taint. It withdraws a drain that the
+/// machine still waits for, and requests an uncordon if it has the config already.
 #[must_use]
 pub fn target_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Value {
     let goal = goal.into();
@@ -57,6 +58,15 @@ pub fn target_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Valu
             annotations[annotation::DESIRED_IMAGE] = Value::Null;
         }
         None => {}
+    }
+    if NodeView(node).awaits_drain() {
+        // The drain is for a config that it no longer gets. Without the last request, a repeated request
+        // to uncordon is a new one.
+        annotations[annotation::LAST_APPLIED_DRAIN] = Value::Null;
+        annotations[annotation::DESIRED_DRAIN] = match NodeView(node).current_config() {
+            current if current == config => json!(format!("uncordon-{config}")),
+            _ => Value::Null,
+        };
     }
     let mut patch = json!({"metadata": {"annotations": annotations}});
     if let Some(taints) = taints(node, false) {
@@ -139,5 +149,29 @@ mod tests {
         let patch = target_patch(&machine("old", &[UPDATE_IN_PROGRESS_TAINT]), "new");
         assert_eq!(patch["metadata"]["annotations"][annotation::DESIRED_CONFIG], "new");
         assert!(patch["spec"].as_object().is_some_and(|spec| spec["taints"].is_null()));
+    }
+
+    #[test]
+    fn a_machine_that_waits_for_a_drain_is_uncordoned_if_its_config_returns() {
+        let waiting = |applied: &str, restart: &str| {
+            node(&json!({"metadata": {"name": "a", "annotations": {
+                annotation::CURRENT_CONFIG: "old", annotation::DESIRED_CONFIG: "new",
+                annotation::DESIRED_DRAIN: "drain-new", annotation::LAST_APPLIED_DRAIN: applied,
+                annotation::machinist::REBOOT_PENDING: restart,
+            }}}))
+        };
+        let drain = |node: &Node, goal: &str| {
+            let patch = target_patch(node, goal);
+            let annotations = patch["metadata"]["annotations"].as_object().cloned();
+            annotations.and_then(|all| all.get(annotation::DESIRED_DRAIN).cloned())
+        };
+        let node = waiting("uncordon-old", "");
+        assert_eq!(drain(&node, "old"), Some(json!("uncordon-old")));
+        let patch = target_patch(&node, "old");
+        assert!(patch["metadata"]["annotations"][annotation::LAST_APPLIED_DRAIN].is_null());
+        assert_eq!(drain(&node, "newer"), Some(Value::Null));
+        // It is drained and may be writing, or has written and waits for its reboot.
+        assert_eq!(drain(&waiting("drain-new", ""), "old"), None);
+        assert_eq!(drain(&waiting("uncordon-old", "new"), "old"), None);
     }
 }

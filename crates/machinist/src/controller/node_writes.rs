@@ -7,6 +7,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use machinist_core::api::names::annotation::{self, machinist as ours};
+use machinist_core::node::NodeView;
 use machinist_core::rollout::first_boot::custom_pool_labels;
 use machinist_core::rollout::guarded_patch::PatchPreconditions;
 use machinist_core::rollout::node_patches::{
@@ -77,6 +78,10 @@ impl PoolReconcile<'_> {
             if value.is_some() || node.annotations().contains_key(key) {
                 patch["metadata"]["annotations"][key] = json!(value);
             }
+        }
+        if NodeView(node).awaits_drain() {
+            // The drain may be complete by now, and the machine may be writing.
+            return self.patch_node(node, patch).await;
         }
         self.send_patch(node, patch).await
     }

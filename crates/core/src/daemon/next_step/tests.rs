@@ -82,6 +82,13 @@ fn the_next_step() {
             None,
             AgentStep::Wait(AgentWait::Drain { request: "drain-b".to_owned() }),
         ),
+        (
+            "the drain is for a config that another one replaced",
+            node(&[("current", "a"), ("desired", "c"), ("drain", "drain-b")]),
+            Some("a"),
+            None,
+            AgentStep::Update,
+        ),
         ("drained", updating_node(&drained), Some("a"), None, AgentStep::Update),
         (
             "a change that was undone",

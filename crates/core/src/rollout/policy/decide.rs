@@ -130,7 +130,7 @@ pub fn decide_layered_rollout(
     let mut budget = UnavailabilityBudget::of(&views, goal, max_unavailable);
     decision.approve_reboots(&queues.reboots, policy, &hours, &mut budget);
     decision.choose_targets(&queues.candidates, policy, &hours, &canary, &mut budget);
-    decision.retarget_stranded(&views, goal, &hours);
+    decision.retarget_at_no_cost(&views, goal, &hours);
     decision.halt_for_reboots();
     decision.set_recheck(&hours, &canary);
     decision
@@ -182,7 +182,10 @@ struct UnavailabilityBudget {
 
 impl UnavailabilityBudget {
     fn of(views: &[NodeView<'_>], goal: RolloutTarget<'_>, max_unavailable: i64) -> Self {
-        let away = views.iter().filter(|view| view.is_unavailable());
+        // A machine that was registered again counts once it has a target. If it counted before, it
+        // would wait for itself.
+        let is_idle = |view: &NodeView<'_>| view.lacks_target() && view.not_ready().is_none();
+        let away = views.iter().filter(|view| view.is_unavailable() && !is_idle(view));
         // A machine that is both counts twice, as in MCO.
         let failing = views.iter().filter(|view| !view.needs_target(goal) && view.is_failing());
         let away: Vec<String> = away.chain(failing).map(|view| view.name().to_owned()).collect();
@@ -224,20 +227,36 @@ impl RolloutDecision {
         }
     }
 
-    /// A machine that was drained for a config and failed to apply it gets the next one at once: it is
-    /// unavailable already, so this costs no capacity. MCO leaves it until someone uncordons it.
-    fn retarget_stranded(
+    /// Machines that get the config without using capacity:
+    ///
+    /// - one that was drained for a config and failed to apply it. MCO leaves it until someone uncordons
+    ///   it;
+    /// - one that waits for the drain for another config. It has not begun to write, and must not end in
+    ///   a config that was taken back;
+    /// - one that was registered again and has the config already.
+    ///
+    /// The first two are unavailable already. A machine that gets the config it runs is not disrupted,
+    /// so that needs no maintenance window.
+    fn retarget_at_no_cost(
         &mut self,
         views: &[NodeView<'_>],
         goal: RolloutTarget<'_>,
         hours: &WindowState,
     ) {
-        if matches!(hours, WindowState::Closed { .. }) {
-            return;
-        }
-        for view in views.iter().filter(|view| view.needs_target(goal) && view.is_stranded()) {
-            self.waiting.remove(view.name());
-            self.next.push(view.name().to_owned());
+        let is_closed = matches!(hours, WindowState::Closed { .. });
+        for view in views.iter().filter(|view| view.needs_target(goal)) {
+            let runs_it = view.current_config() == goal.config
+                && goal.image.is_none()
+                && !view.has_desired_image();
+            let is_free = if runs_it {
+                view.lacks_target() || view.awaits_drain()
+            } else {
+                !is_closed && (view.is_stranded() || view.awaits_drain())
+            };
+            if is_free && !self.next.iter().any(|name| name == view.name()) {
+                self.waiting.remove(view.name());
+                self.next.push(view.name().to_owned());
+            }
         }
     }
 
