@@ -54,6 +54,16 @@ pub fn pending_request(node: &Node) -> Result<DrainRequest, DrainError> {
     }
 }
 
+/// What to tell a person who uncordoned a machine during its drain.
+#[must_use]
+pub fn cordoned_again_message(node: &Node) -> String {
+    let view = NodeView(node);
+    let (name, config) = (view.name(), view.desired_config());
+    format!(
+        "Node {name} was uncordoned during its drain for {config} and is cordoned again. To stop the update, give its pool another config (machinist rollback POOL)"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use crate::api::{
     OSImageStream, find_condition, set_condition,
 };
 
-use super::{PoolLayering, RolloutHalted, pool_status_for, stream_of};
+use super::{PoolLayering, RolloutBlock, RolloutHalted, pool_status_for, stream_of};
 
 /// The reason of a condition whose cause is a write that the API server refused.
 const WRITE_FAILED: &str = "WriteFailed";
@@ -62,6 +62,8 @@ pub struct PoolStatusInputs<'a> {
     pub render: Option<&'a RenderStatus>,
     /// What keeps the rollout from going on.
     pub rollout_problems: &'a [String],
+    /// The machines, pods and budgets that keep the rollout from going on.
+    pub rollout_blocks: &'a [RolloutBlock],
     /// What is known about generated MachineConfigs.
     pub notes: &'a PoolNotes,
 }
@@ -78,7 +80,7 @@ pub fn reported_pool_status(
     set_render_condition(before.conditions.get_or_insert_default(), inputs.render, now);
     // A pool that has never had a config has nothing to report about its machines.
     if pool.spec.configuration.as_ref().is_none_or(|c| c.name.is_none()) {
-        return unrendered_status(before, &pool, inputs.rollout_problems, now);
+        return unrendered_status(before, &pool, inputs, now);
     }
     pool.status = Some(before);
     let mut status = pool_status_for(
@@ -91,7 +93,7 @@ pub fn reported_pool_status(
     );
     status.os_image_stream = stream_of(&status, image_of, inputs.streams);
     let conditions = status.conditions.get_or_insert_default();
-    set_blocked_condition(conditions, inputs.rollout_problems, now);
+    set_blocked_condition(conditions, inputs, now);
     set_generated_conditions(conditions, inputs.notes, now);
     status
 }
@@ -100,7 +102,7 @@ pub fn reported_pool_status(
 fn unrendered_status(
     mut status: MachineConfigPoolStatus,
     pool: &MachineConfigPool,
-    problems: &[String],
+    inputs: &PoolStatusInputs<'_>,
     now: &Time,
 ) -> MachineConfigPoolStatus {
     status.observed_generation = pool.metadata.generation;
@@ -108,7 +110,7 @@ fn unrendered_status(
     let is_degraded =
         find_condition(conditions, condition::RENDER_DEGRADED).is_some_and(Condition::is_true);
     set_condition(conditions, condition::DEGRADED, is_degraded, "", "", now);
-    set_blocked_condition(conditions, problems, now);
+    set_blocked_condition(conditions, inputs, now);
     status
 }
 
@@ -128,9 +130,25 @@ fn set_render_condition(
     set_condition(conditions, condition::RENDER_DEGRADED, is_degraded, reason, message, now);
 }
 
-/// Sets `RolloutBlocked`: what MCO would only log.
-fn set_blocked_condition(conditions: &mut Vec<Condition>, problems: &[String], now: &Time) {
-    set_sparse_condition(conditions, condition::ROLLOUT_BLOCKED, "Blocked", problems, now);
+/// Sets `RolloutBlocked`: what MCO would only log. Its reason says what blocks if that is one thing.
+fn set_blocked_condition(
+    conditions: &mut Vec<Condition>,
+    inputs: &PoolStatusInputs<'_>,
+    now: &Time,
+) {
+    const MANY: &str = "Blocked";
+    let blocks = inputs.rollout_blocks;
+    let reason = match blocks.first() {
+        Some(first) if inputs.rollout_problems.is_empty() => {
+            let is_one = blocks.iter().all(|block| block.reason == first.reason);
+            if is_one { first.reason } else { MANY }
+        }
+        _ => MANY,
+    };
+    let problems = inputs.rollout_problems.iter();
+    let messages: Vec<String> =
+        problems.chain(blocks.iter().map(|block| &block.message)).cloned().collect();
+    set_sparse_condition(conditions, condition::ROLLOUT_BLOCKED, reason, &messages, now);
 }
 
 /// Sets the conditions about generated MachineConfigs. Invalid sources come before failed writes: a person can correct them.
@@ -220,6 +238,7 @@ mod tests {
             streams: None,
             render,
             rollout_problems: problems,
+            rollout_blocks: &[],
             notes,
         };
         let status = reported_pool_status(&inputs, |_| None, &now());
@@ -282,6 +301,40 @@ mod tests {
                 let pool = pool(config, &before);
                 assert_eq!(shown(&pool, None, problems, &notes, "RolloutBlocked"), expected);
             }
+        }
+    }
+
+    #[test]
+    fn the_reason_says_what_blocks_if_it_is_one_thing() {
+        let pool = pool(Some("rendered-worker-1"), &json!([]));
+        let block = |reason, message: &str| RolloutBlock { reason, message: message.to_owned() };
+        let (cordoned, budget) = (block("NodeCordoned", "a"), block("DisruptionBudget", "b"));
+        let problem = ["p".to_owned()];
+        for (problems, blocks, expected) in [
+            (&[][..], vec![cordoned.clone(), cordoned.clone()], "True NodeCordoned: a; a"),
+            (&[], vec![cordoned.clone(), budget.clone()], "True Blocked: a; b"),
+            (&problem, vec![budget], "True Blocked: p; b"),
+            (&[], vec![], ""),
+        ] {
+            let inputs = PoolStatusInputs {
+                pool: &pool,
+                layering: &PoolLayering::default(),
+                members: &[],
+                machine_config_nodes: &[],
+                controller_config: None,
+                streams: None,
+                render: None,
+                rollout_problems: problems,
+                rollout_blocks: &blocks,
+                notes: &PoolNotes::default(),
+            };
+            let conditions = reported_pool_status(&inputs, |_| None, &now()).conditions;
+            let conditions = conditions.unwrap_or_default();
+            let found = find_condition(&conditions, "RolloutBlocked").map(|found| {
+                let text = |text: &Option<String>| text.clone().unwrap_or_default();
+                format!("{} {}: {}", found.status, text(&found.reason), text(&found.message))
+            });
+            assert_eq!(found.unwrap_or_default(), expected);
         }
     }
 

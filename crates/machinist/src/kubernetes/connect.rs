@@ -22,6 +22,10 @@ const LOCAL_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// What to do if there is no API server.
 pub const REMEDY: &str = "start one with `machinist up`, or give --kubeconfig";
 
+/// The API server derives the field manager of a write from it, up to the slash.
+const USER_AGENT: http::HeaderValue =
+    http::HeaderValue::from_static(concat!("machinist/", env!("CARGO_PKG_VERSION")));
+
 /// How the user names the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectionOptions {
@@ -134,7 +138,10 @@ async fn resolve(wanted: &ConnectionOptions) -> Result<(kube::Config, Kubeconfig
     let mut skipped = Vec::new();
     for source in candidates(wanted, &ConnectionEnv::from_process()) {
         match load_config(&source, wanted.context.as_deref()).await? {
-            Ok(config) => return Ok((config, source)),
+            Ok(mut config) => {
+                config.headers.push((http::header::USER_AGENT, USER_AGENT));
+                return Ok((config, source));
+            }
             Err(why) => skipped.push(format!("{source}: {why}")),
         }
     }
