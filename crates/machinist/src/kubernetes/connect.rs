@@ -44,6 +44,15 @@ pub struct ConnectionEnv {
     pub xdg_state_home: Option<String>,
     /// `HOME`.
     pub home_dir: Option<String>,
+    /// Whether kubectl runs this process as a plugin.
+    pub is_kubectl_plugin: bool,
+}
+
+/// Whether kubectl runs this process: it finds plugins by their names.
+#[must_use]
+pub fn is_kubectl_plugin() -> bool {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    name.is_some_and(|path| path.file_name() == Some("kubectl-machinist".as_ref()))
 }
 
 impl ConnectionEnv {
@@ -55,6 +64,7 @@ impl ConnectionEnv {
             kubeconfig: std::env::var_os("KUBECONFIG"),
             xdg_state_home: text("XDG_STATE_HOME"),
             home_dir: text("HOME"),
+            is_kubectl_plugin: is_kubectl_plugin(),
         }
     }
 }
@@ -100,9 +110,9 @@ pub fn candidates(wanted: &ConnectionOptions, env: &ConnectionEnv) -> Vec<Kubeco
         }
     }
     let mut sources = Vec::new();
-    if let Ok(directory) =
-        DataDirectory::user_default(env.xdg_state_home.as_deref(), env.home_dir.as_deref())
-    {
+    let data = DataDirectory::user_default(env.xdg_state_home.as_deref(), env.home_dir.as_deref());
+    // A plugin uses the API server that kubectl would use.
+    if let Some(directory) = data.ok().filter(|_| !env.is_kubectl_plugin) {
         sources.push(KubeconfigSource::LocalHub(directory.kubeconfig()));
     }
     if let Some(home) = &env.home_dir {
@@ -236,6 +246,7 @@ mod tests {
             kubeconfig: kubeconfig.map(OsString::from),
             xdg_state_home: text(state),
             home_dir: text(home),
+            is_kubectl_plugin: false,
         }
     }
 
@@ -271,6 +282,11 @@ mod tests {
                 ],
             ),
             (&none, env(None, None, None), vec![KubeconfigSource::InCluster]),
+            (
+                &none,
+                ConnectionEnv { is_kubectl_plugin: true, ..env(None, Some("/s"), Some("/h")) },
+                vec![user(), KubeconfigSource::InCluster],
+            ),
         ] {
             assert_eq!(candidates(wanted, &env), expected);
         }
