@@ -137,6 +137,18 @@ pub fn reboot_pending(config: &str) -> NodeAnnotationPatch {
     patch_of([(machinist::REBOOT_PENDING, Some(config))])
 }
 
+/// The machine was started to be observed only.
+#[must_use]
+pub fn observe_only() -> NodeAnnotationPatch {
+    patch_of([(machinist::MODE, Some("observe"))])
+}
+
+/// What the pool's config would change on a machine that is observed.
+#[must_use]
+pub fn observation(text: &str) -> NodeAnnotationPatch {
+    patch_of([(machinist::OBSERVATION, Some(text))])
+}
+
 /// The request to retry a config was accepted.
 #[must_use]
 pub fn clear_retry() -> NodeAnnotationPatch {
@@ -169,6 +181,8 @@ pub fn external_inputs(node: &Node) -> Vec<Option<String>> {
         machinist::RETRY,
         machinist::DRIFT,
         machinist::DRIFT_CONFLICT,
+        machinist::MODE,
+        machinist::OBSERVED_CONFIG,
     ];
     keys.into_iter().map(|key| NodeView(node).annotation(key).map(str::to_owned)).collect()
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::{PendingChange, Session, actions};
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
-use crate::node::NodeView;
+use crate::node::{MachineMode, NodeView};
 
 /// What the daemon observes of its Node and its disk.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,8 @@ pub struct Observed<'a> {
     pub boot_id: &'a str,
     /// Whether the force file asks to rewrite everything.
     pub force: bool,
+    /// Whether the machine is changed if its Node does not say.
+    pub mode: MachineMode,
 }
 
 /// Whom the daemon waits for.
@@ -55,6 +57,8 @@ pub enum AgentStep {
     AwaitReboot,
     /// Nothing, until someone else has acted.
     Wait(AgentWait),
+    /// Report what the config would change, and change nothing.
+    Observe,
     /// Write the current config of a new machine to its Node.
     ReportInitialConfig,
     /// Report that the machine has rebooted.
@@ -90,6 +94,11 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
     if node.current_config().is_empty() {
         return AgentStep::ReportInitialConfig;
     }
+    // A change that has begun is completed: a machine between two configs helps nobody.
+    let is_observed = MachineMode::for_daemon(node, observed.mode) == MachineMode::Observe;
+    if is_observed && observed.pending.is_none() {
+        return AgentStep::Observe;
+    }
     let desired = node.desired_config();
     if desired.is_empty() {
         return AgentStep::Wait(AgentWait::DesiredConfig);
@@ -108,7 +117,7 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
     if text(annotation::POST_CONFIG_ACTION) == state::REBOOTING && !needs_reboot {
         return AgentStep::ReportReboot;
     }
-    if let Some(wait) = pending_drain_request(node).filter(|wait| !is_superseded(wait, desired, disk)) {
+    if let Some(wait) = pending_drain_request(node) {
         return AgentStep::Wait(wait);
     }
     if !remaining.is_empty() {
@@ -153,14 +162,6 @@ fn pending_drain_request(node: NodeView<'_>) -> Option<AgentWait> {
     } else {
         AgentWait::Drain { request }
     })
-}
-
-/// Whether the machine waits for a drain that it no longer needs: it has another config to take now, and
-/// the drain was for neither that config nor the one on disk.
-fn is_superseded(wait: &AgentWait, desired: &str, disk: &str) -> bool {
-    let AgentWait::Drain { request } = wait else { return false };
-    let config = request.strip_prefix("drain-").unwrap_or_default();
-    desired != disk && config != desired && config != disk
 }
 
 /// Whether the machine may reboot into a config now.

@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::Node;
 
+use crate::api::names::annotation::machinist::MODE;
 use crate::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
 use crate::node::NodeView;
 
@@ -54,13 +55,13 @@ pub fn pending_request(node: &Node) -> Result<DrainRequest, DrainError> {
     }
 }
 
-/// What to tell a person who uncordoned a machine during its drain.
+/// The answer to a person who uncordoned a machine during its drain.
 #[must_use]
 pub fn cordoned_again_message(node: &Node) -> String {
     let view = NodeView(node);
     let (name, config) = (view.name(), view.desired_config());
     format!(
-        "Node {name} was uncordoned during its drain for {config} and is cordoned again. To stop the update, give its pool another config (machinist rollback POOL)"
+        "Node {name} was uncordoned during its drain for {config} and is cordoned again. To stop the update, give its pool another config (machinist rollback POOL) or set the annotation {MODE}=observe on the Node"
     )
 }
 

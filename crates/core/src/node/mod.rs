@@ -5,8 +5,10 @@
 //! machine does next in `daemon`. All three build on this module.
 
 pub mod machine_config_node;
+mod mode;
 mod target;
 mod view;
 
+pub use mode::{MachineMode, MachineModeError};
 pub use target::{LayeredImage, RolloutTarget};
 pub use view::{NodeView, NotReady};

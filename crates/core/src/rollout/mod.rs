@@ -43,7 +43,8 @@ pub use policy::{
     RolloutPolicyError, decide_layered_rollout, decide_rollout,
 };
 pub use pool_conditions::{
-    PoolNotes, PoolStatusInputs, RenderStatus, halted_message, is_updated, reported_pool_status,
+    PoolNotes, PoolStatusInputs, RenderStatus, halted_message, is_updated, pool_mode,
+    reported_pool_status,
 };
 pub use pool_status::{pool_status, pool_status_for};
 pub(crate) use rendered_configs::pool_of;

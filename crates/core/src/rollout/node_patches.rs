@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::{Value, json};
 
 use crate::api::ControllerConfig;
+use crate::api::names::annotation::machinist;
 use crate::api::names::{annotation, label};
 
 use crate::node::{NodeView, RolloutTarget};
@@ -75,6 +76,30 @@ pub fn target_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Valu
     patch
 }
 
+/// The patch that withdraws the drain of a machine that is to stay on its config, and uncordons it.
+#[must_use]
+pub fn withdraw_patch(node: &Node) -> Value {
+    target_patch(node, NodeView(node).current_config())
+}
+
+/// The patch that makes a machine compare itself with a config and to change nothing, or, without a
+/// config, that it is no longer observed. `None` if nothing has to change.
+#[must_use]
+pub fn observe_patch(node: &Node, config: Option<&str>) -> Option<Value> {
+    let view = NodeView(node);
+    let mut patch = json!({});
+    if view.annotation(machinist::OBSERVED_CONFIG) != config {
+        patch["metadata"]["annotations"][machinist::OBSERVED_CONFIG] = json!(config);
+    }
+    if config.is_none() && view.annotation(machinist::OBSERVATION).is_some() {
+        patch["metadata"]["annotations"][machinist::OBSERVATION] = Value::Null;
+    }
+    if let Some(taints) = config.and_then(|_| taints(node, false)) {
+        patch["spec"]["taints"] = taints;
+    }
+    patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
+}
+
 /// The desired taints, if they differ from the present ones.
 fn taints(node: &Node, is_wanted: bool) -> Option<Value> {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
@@ -132,6 +157,22 @@ mod tests {
         );
         assert_eq!(keys(housekeeping_patch(&machine("new", &[taint]), "new")), Some(vec![]));
         assert_eq!(keys(housekeeping_patch(&machine("new", &[]), "new")), None);
+    }
+
+    #[test]
+    fn an_observed_machine_gets_the_config_to_compare_and_loses_the_taint() {
+        let old = machine("old", &[UPDATE_IN_PROGRESS_TAINT]);
+        let patch = observe_patch(&old, Some("new")).unwrap_or_default();
+        let annotations = &patch["metadata"]["annotations"];
+        assert_eq!(annotations, &json!({machinist::OBSERVED_CONFIG: "new"}));
+        assert!(patch["spec"].as_object().is_some_and(|spec| spec["taints"].is_null()));
+        assert_eq!(observe_patch(&machine("old", &[]), None), None);
+        let observed = json!({machinist::OBSERVED_CONFIG: "new", machinist::OBSERVATION: "x"});
+        let observed = node(&json!({"metadata": {"name": "a", "annotations": observed}}));
+        assert_eq!(observe_patch(&observed, Some("new")), None);
+        let end = observe_patch(&observed, None).unwrap_or_default();
+        let gone = json!({machinist::OBSERVED_CONFIG: null, machinist::OBSERVATION: null});
+        assert_eq!(end["metadata"]["annotations"], gone);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::api::{
     Condition, ControllerConfig, MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus,
     OSImageStream, find_condition, set_condition,
 };
+use crate::node::{MachineMode, NodeView};
 
 use super::{PoolLayering, RolloutBlock, RolloutHalted, pool_status_for, stream_of};
 
@@ -95,7 +96,43 @@ pub fn reported_pool_status(
     let conditions = status.conditions.get_or_insert_default();
     set_blocked_condition(conditions, inputs, now);
     set_generated_conditions(conditions, inputs.notes, now);
+    set_observing_condition(conditions, &pool, inputs.members, now);
     status
+}
+
+/// Sets `Observing`: what the config would change on machines that are only observed.
+fn set_observing_condition(
+    conditions: &mut Vec<Condition>,
+    pool: &MachineConfigPool,
+    members: &[&Node],
+    now: &Time,
+) {
+    const SHOWN: usize = 10;
+    let mode = pool_mode(pool);
+    let views = members.iter().map(|node| NodeView(node));
+    let observed =
+        views.filter(|view| MachineMode::of_machine(*view, mode) != MachineMode::Enforce);
+    let mut messages: Vec<String> = observed
+        .map(|view| {
+            let found = view.annotation(machinist::OBSERVATION).unwrap_or("not compared yet");
+            format!("{}: {found}", view.name())
+        })
+        .collect();
+    let more = messages.len().saturating_sub(SHOWN);
+    messages.truncate(SHOWN);
+    if more > 0 {
+        messages.push(format!("and {more} more machines"));
+    }
+    set_sparse_condition(conditions, condition::OBSERVING, "ObserveMode", &messages, now);
+}
+
+/// The mode of a pool, whatever else its policy says. One that cannot be parsed is the one that does no
+/// harm.
+#[must_use]
+pub fn pool_mode(pool: &MachineConfigPool) -> MachineMode {
+    let annotations = pool.metadata.annotations.as_ref();
+    let text = annotations.and_then(|annotations| annotations.get(machinist::MODE));
+    text.map_or(MachineMode::Enforce, |text| text.trim().parse().unwrap_or(MachineMode::Observe))
 }
 
 /// The status of a pool that has no config yet: only why.

@@ -254,6 +254,7 @@ impl PoolReconcile<'_> {
         if exists {
             let failed = self.send(&decision.next, target).await;
             let failed = failed + self.allow_restart(&decision.restart, target).await;
+            let failed = failed + self.withdraw(&decision.withdraw).await;
             if failed > 0 {
                 sooner(Requeue(RETRY_DELAY));
             }

@@ -7,9 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use machinist_core::api::{MachineConfigNode, MachineConfigPool};
-use machinist_core::rollout::{
-    PoolLayering, PoolStatusInputs, RolloutBlock, reported_pool_status,
-};
+use machinist_core::rollout::{PoolLayering, PoolStatusInputs, RolloutBlock, reported_pool_status};
 use serde_json::{Value, json};
 
 use super::context::{Context, WriteError};

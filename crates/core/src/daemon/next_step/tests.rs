@@ -18,6 +18,7 @@ fn node(pairs: &[(&str, &str)]) -> Node {
         "reboot" => machinist::REBOOT,
         "pending" => machinist::REBOOT_PENDING,
         "restart" => machinist::REBOOT_APPROVED,
+        "mode" => machinist::MODE,
         "topology" => annotation::CONTROL_PLANE_TOPOLOGY,
         other => panic!("{other}"),
     };
@@ -72,6 +73,14 @@ fn the_next_step() {
             None,
             AgentStep::Wait(AgentWait::DesiredConfig),
         ),
+        ("observed", updating_node(&[("mode", "observe")]), Some("a"), None, AgentStep::Observe),
+        (
+            "observed in the middle of a change",
+            updating_node(&[("mode", "observe"), drained[0], drained[1]]),
+            Some("b"),
+            reboot(),
+            AgentStep::RunActions,
+        ),
         ("done", node(&DONE), Some("a"), None, AgentStep::Idle),
         ("no config on disk", node(&DONE), None, None, AgentStep::Idle),
         ("a new config", updating_node(&[]), Some("a"), None, AgentStep::Update),
@@ -81,13 +90,6 @@ fn the_next_step() {
             Some("a"),
             None,
             AgentStep::Wait(AgentWait::Drain { request: "drain-b".to_owned() }),
-        ),
-        (
-            "the drain is for a config that another one replaced",
-            node(&[("current", "a"), ("desired", "c"), ("drain", "drain-b")]),
-            Some("a"),
-            None,
-            AgentStep::Update,
         ),
         ("drained", updating_node(&drained), Some("a"), None, AgentStep::Update),
         (
@@ -221,6 +223,7 @@ fn the_next_step() {
             pending: pending.as_ref(),
             boot_id: "now",
             force: false,
+            mode: MachineMode::Enforce,
         };
         let session = Session { is_disk_verified: true, ..Session::default() };
         assert_eq!(next_step(&observed, &session), expected, "{what}");
@@ -239,6 +242,7 @@ fn a_new_daemon_verifies_the_disk_and_the_force_file_means_an_update() {
             pending: None,
             boot_id: "now",
             force,
+            mode: MachineMode::Enforce,
         };
         next_step(&observed, &Session { is_disk_verified, ..Session::default() })
     };
@@ -259,6 +263,7 @@ fn the_session_stops_a_reboot_and_actions_from_running_twice() {
         pending: Some(&reload),
         boot_id: "now",
         force: false,
+        mode: MachineMode::Enforce,
     };
     let ran =
         |config: &str| Session { actions_run_for: Some(config.to_owned()), ..Session::default() };
@@ -293,6 +298,7 @@ fn a_layered_image_is_desired_too() {
             pending: None,
             boot_id: "now",
             force: false,
+            mode: MachineMode::Enforce,
         };
         next_step(&observed, &Session { is_disk_verified: true, ..Session::default() })
     };
@@ -335,6 +341,7 @@ proptest! {
         let observed = Observed {
             node: &node, config_on_disk: Some(&disk), image_on_disk: None, pending: Some(&pending), boot_id: "now",
             force: false,
+            mode: MachineMode::Enforce,
         };
         let step = next_step(&observed, &Session { is_disk_verified, ..Session::default() });
         if step == AgentStep::RunActions {

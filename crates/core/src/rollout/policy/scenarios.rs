@@ -1,6 +1,7 @@
 //! Simulated rollouts under a policy.
 
 mod no_cost;
+mod observe;
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
