@@ -1,9 +1,11 @@
 //! All objects of one kind in memory, kept current by one watch.
 //!
 //! Objects that a process writes go into its cache immediately, so that its next decision sees them, however late the watch
-//! is. The resource version decides which of two versions of an object is newer. `reflectors` starts the watches.
+//! is. The resource version decides which of two versions of an object is newer. A complete list is the truth: the API
+//! server may have been restored or replaced, and may count its resource versions from the start again. `reflectors` starts
+//! the watches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,10 @@ const NOT_SERVED_BACKOFF: Duration = Duration::from_secs(2);
 const MAX_NOT_SERVED_BACKOFF: Duration = Duration::from_secs(60);
 /// The status code for a kind that is not served.
 const NOT_FOUND: u16 = 404;
+/// The status code for a revision that the API server has forgotten.
+const GONE: u16 = 410;
+/// How an API server refuses a revision that it has not reached, whatever the status code.
+const TOO_LARGE_REVISION: &str = "Too large resource version";
 
 /// Drops the managed fields. They are half the size of an object, and only the operator's repair reports read them.
 pub(crate) fn strip_managed_fields<K: Resource>(object: &mut K) {
@@ -48,9 +54,15 @@ pub(crate) struct Cache<K> {
 }
 
 struct Inner<K> {
-    objects: RwLock<BTreeMap<String, Arc<K>>>,
+    objects: RwLock<CachedObjects<K>>,
     /// Counts changes; 0 until the first list is complete.
     changes: watch::Sender<u64>,
+}
+
+struct CachedObjects<K> {
+    by_name: BTreeMap<String, Arc<K>>,
+    /// The names of the objects that this process wrote since a list began. The list may be older than they are.
+    written_during_list: BTreeSet<String>,
 }
 
 impl<K> Clone for Cache<K> {
@@ -69,7 +81,9 @@ impl<K> fmt::Debug for Cache<K> {
 
 impl<K> Default for Cache<K> {
     fn default() -> Self {
-        let inner = Inner { objects: RwLock::default(), changes: watch::Sender::new(0) };
+        let objects =
+            CachedObjects { by_name: BTreeMap::new(), written_during_list: BTreeSet::new() };
+        let inner = Inner { objects: RwLock::new(objects), changes: watch::Sender::new(0) };
         Self { inner: Arc::new(inner) }
     }
 }
@@ -98,7 +112,7 @@ where
         let selector = config.field_selector.as_deref().or(config.label_selector.as_deref());
         let object = [Some(api.resource_url().trim_end_matches('?')), selector];
         let object = object.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        let mut stream = std::pin::pin!(watcher::watcher(api, config));
+        let mut stream = std::pin::pin!(watcher::watcher(api.clone(), config.clone()));
         let mut listed = BTreeMap::new();
         let mut attempts = 0u32;
         let mut not_served_backoff = NOT_SERVED_BACKOFF;
@@ -115,9 +129,13 @@ where
                 }
                 Err(error) => error,
             };
+            if has_lost_revision(&error) {
+                // The watcher would ask for the same revision for ever.
+                stream.set(watcher::watcher(api.clone(), config.clone()));
+            }
             if served == Served::Optional
                 && refusal_code(&error) == Some(NOT_FOUND)
-                && self.inner.objects.read().is_empty()
+                && self.len() == 0
             {
                 if !self.is_ready() {
                     tracing::info!(%kind, "the API server does not serve this kind");
@@ -144,7 +162,10 @@ where
         trim: fn(&mut K),
     ) {
         match event {
-            Event::Init => listed.clear(),
+            Event::Init => {
+                listed.clear();
+                self.inner.objects.write().written_during_list.clear();
+            }
             Event::InitApply(mut object) => {
                 trim(&mut object);
                 listed.insert(key(&object), Arc::new(object));
@@ -152,33 +173,42 @@ where
             Event::InitDone => self.replace(std::mem::take(listed)),
             Event::Apply(mut object) => {
                 trim(&mut object);
-                self.upsert(object);
+                self.insert(object, false);
             }
             Event::Delete(object) => self.remove(&object),
         }
     }
 
-    /// Takes a complete list. Objects that were written in the meantime are newer than the list.
+    /// Takes a complete list. Only objects that were written in the meantime are newer than the list.
     fn replace(&self, mut listed: BTreeMap<String, Arc<K>>) {
         let mut objects = self.inner.objects.write();
-        for (name, new) in &mut listed {
-            if let Some(old) = objects.get(name).filter(|old| is_newer(old.as_ref(), new)) {
+        for name in std::mem::take(&mut objects.written_during_list) {
+            if let (Some(new), Some(old)) = (listed.get_mut(&name), objects.by_name.get(&name))
+                && is_newer(old.as_ref(), new)
+            {
                 *new = Arc::clone(old);
             }
         }
-        *objects = listed;
+        objects.by_name = listed;
         drop(objects);
         self.notify();
     }
 
-    /// Stores an object from the watch or from our own write, unless the cache has a newer version.
+    /// Stores an object that this process wrote, unless the cache has a newer version.
     pub(crate) fn upsert(&self, object: K) {
+        self.insert(object, true);
+    }
+
+    fn insert(&self, object: K, is_written: bool) {
         let mut objects = self.inner.objects.write();
         let name = key(&object);
-        match objects.get(&name) {
-            Some(old) if !is_newer(&object, old) => return,
-            _ => objects.insert(name, Arc::new(object)),
-        };
+        if objects.by_name.get(&name).is_some_and(|old| !is_newer(&object, old)) {
+            return;
+        }
+        if is_written {
+            objects.written_during_list.insert(name.clone());
+        }
+        objects.by_name.insert(name, Arc::new(object));
         drop(objects);
         self.notify();
     }
@@ -188,10 +218,10 @@ where
         let mut objects = self.inner.objects.write();
         let name = key(object);
         // A newer object of the same name is another object.
-        if objects.get(&name).is_some_and(|known| is_newer(known.as_ref(), object)) {
+        if objects.by_name.get(&name).is_some_and(|known| is_newer(known.as_ref(), object)) {
             return;
         }
-        objects.remove(&name);
+        objects.by_name.remove(&name);
         drop(objects);
         self.notify();
     }
@@ -221,14 +251,14 @@ where
     /// How many objects there are.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
-        self.inner.objects.read().len()
+        self.inner.objects.read().by_name.len()
     }
 
     /// All objects by name.
     #[must_use]
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
         let objects = self.inner.objects.read();
-        objects.values().cloned().collect()
+        objects.by_name.values().cloned().collect()
     }
 
     /// One object that is in a namespace.
@@ -241,7 +271,18 @@ where
     #[must_use]
     pub(crate) fn get(&self, name: &str) -> Option<Arc<K>> {
         let objects = self.inner.objects.read();
-        objects.get(name).cloned()
+        objects.by_name.get(name).cloned()
+    }
+}
+
+/// Whether a watch cannot start because the API server does not know its revision: it forgot it, or it was restored or
+/// replaced and has not reached it.
+fn has_lost_revision(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => {
+            status.code == GONE || status.message.contains(TOO_LARGE_REVISION)
+        }
+        _ => false,
     }
 }
 
@@ -288,14 +329,51 @@ mod tests {
         let cache = Cache::default();
         cache.upsert(node("a", "10"));
         cache.upsert(node("a", "9"));
+        cache.handle_event(Event::Apply(node("a", "9")), &mut BTreeMap::new(), keep);
         assert_eq!(revision(&cache, "a").as_deref(), Some("10"));
+    }
+
+    #[test]
+    fn an_object_that_was_written_during_a_list_is_newer_than_the_list() {
+        let cache = Cache::default();
+        cache.upsert(node("a", "9"));
         let mut listed = BTreeMap::new();
         cache.handle_event(Event::Init, &mut listed, keep);
+        cache.upsert(node("a", "10"));
         cache.handle_event(Event::InitApply(node("a", "8")), &mut listed, keep);
         cache.handle_event(Event::InitApply(node("b", "7")), &mut listed, keep);
         cache.handle_event(Event::InitDone, &mut listed, keep);
         assert_eq!(revision(&cache, "a").as_deref(), Some("10"));
         assert_eq!(revision(&cache, "b").as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn the_list_of_a_restored_or_replaced_api_server_is_taken() {
+        let cache = Cache::default();
+        cache.upsert(node("a", "1000"));
+        for list in ["8", "3"] {
+            let mut listed = BTreeMap::new();
+            cache.handle_event(Event::Init, &mut listed, keep);
+            cache.handle_event(Event::InitApply(node("a", list)), &mut listed, keep);
+            cache.handle_event(Event::InitDone, &mut listed, keep);
+            assert_eq!(revision(&cache, "a").as_deref(), Some(list));
+        }
+        // Its watch goes on from there.
+        cache.handle_event(Event::Apply(node("a", "4")), &mut BTreeMap::new(), keep);
+        assert_eq!(revision(&cache, "a").as_deref(), Some("4"));
+    }
+
+    #[test]
+    fn a_watch_at_an_unknown_revision_starts_with_a_list() {
+        let refused = |code, message: &str| {
+            let status = kube::core::Status::failure(message, "").with_code(code).boxed();
+            watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        };
+        assert!(has_lost_revision(&refused(410, "too old resource version: 1 (2)")));
+        let too_large = "Timeout: Too large resource version: 9, current: 2";
+        assert!(has_lost_revision(&refused(504, too_large)));
+        assert!(!has_lost_revision(&refused(504, "Timeout")));
+        assert!(!has_lost_revision(&refused(403, "forbidden")));
     }
 
     #[test]
