@@ -42,7 +42,6 @@ fn acl_entry(tag: u16, permissions: u16, id: u32) -> Vec<u8> {
 
 #[test]
 fn attributes_and_acls_survive_a_rewrite_and_the_mode_is_the_configs() {
-    const NO_ID: u32 = u32::MAX;
     let site = OnceFixture::on_disk();
     let motd = site.path("etc/motd");
     let write = |text: &str, mode: u32| {
@@ -52,11 +51,7 @@ fn attributes_and_acls_survive_a_rewrite_and_the_mode_is_the_configs() {
     };
     write("one", 0o640);
     setxattr(&motd, "user.team", b"net", XattrFlags::empty()).unwrap();
-    // The owner, the user 1000, the group, the mask and others.
-    let entries = [(1, 6, NO_ID), (2, 6, 1000), (4, 4, NO_ID), (0x10, 6, NO_ID), (0x20, 0, NO_ID)];
-    let entries = entries.into_iter().flat_map(|(tag, bits, id)| acl_entry(tag, bits, id));
-    let acl: Vec<u8> = 2u32.to_le_bytes().into_iter().chain(entries).collect();
-    setxattr(&motd, "system.posix_acl_access", &acl, XattrFlags::empty()).unwrap();
+    setxattr(&motd, "system.posix_acl_access", &acl_for_user(), XattrFlags::empty()).unwrap();
     for (text, mode) in [("two", 0o640), ("three", 0o600)] {
         write(text, mode);
         assert_eq!(site.read("etc/motd"), text);
@@ -69,6 +64,37 @@ fn attributes_and_acls_survive_a_rewrite_and_the_mode_is_the_configs() {
         // With an ACL the bits of the group are its mask: they limit what the ACL grants.
         assert_eq!(fs::metadata(&motd).unwrap().permissions().mode() & 0o777, mode);
     }
+}
+
+/// An ACL for the owner, the user 1000, the group, the mask and others: the user may read and write.
+fn acl_for_user() -> Vec<u8> {
+    const NO_ID: u32 = u32::MAX;
+    let entries = [(1, 6, NO_ID), (2, 6, 1000), (4, 4, NO_ID), (0x10, 6, NO_ID), (0x20, 4, NO_ID)];
+    let entries = entries.into_iter().flat_map(|(tag, bits, id)| acl_entry(tag, bits, id));
+    2u32.to_le_bytes().into_iter().chain(entries).collect()
+}
+
+#[test]
+fn a_default_acl_of_the_directory_grants_nothing_on_files_that_had_no_acl() {
+    let site = OnceFixture::on_disk();
+    let (motd, etc) = (site.path("etc/motd"), site.path("etc"));
+    let has_acl = || getxattr(&motd, "system.posix_acl_access", &mut [0; 256]).is_ok();
+    let write = |text: &str| {
+        let contents = json!({"source": format!("data:,{text}")});
+        let file = json!([{"path": "/etc/motd", "contents": contents, "mode": 0o664}]);
+        site.apply(&files(text, &file));
+    };
+    setxattr(&etc, "system.posix_acl_default", &acl_for_user(), XattrFlags::empty()).unwrap();
+    for text in ["one", "two"] {
+        write(text);
+        assert!(!has_acl(), "{text}");
+    }
+    // The original comes back without one, too.
+    site.apply(&nothing());
+    assert_eq!(site.read("etc/motd"), "welcome\n");
+    assert!(!has_acl());
+    // The default itself stays.
+    getxattr(&etc, "system.posix_acl_default", &mut [0; 256]).unwrap();
 }
 
 #[test]

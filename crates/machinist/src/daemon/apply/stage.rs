@@ -5,8 +5,8 @@ use std::io::{self, Write as _};
 
 use machinist_core::apply::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
 use rustix::fs::{
-    AtFlags, Gid, Timespec, Timestamps, Uid, XattrFlags, chownat, fgetxattr, flistxattr, fsetxattr,
-    fstat, futimens, linkat, statat, symlinkat,
+    AtFlags, Gid, Timespec, Timestamps, Uid, XattrFlags, chownat, fgetxattr, flistxattr,
+    fremovexattr, fsetxattr, fstat, futimens, linkat, statat, symlinkat,
 };
 use rustix::io::Errno;
 
@@ -17,10 +17,11 @@ use super::super::root::{HostRoot, set_meta, split};
 /// the SELinux label, the access ACL, and those of users. Not file capabilities: new contents must not
 /// inherit privileges.
 fn is_kept(attribute: &[u8]) -> bool {
-    attribute == b"security.selinux"
-        || attribute == b"system.posix_acl_access"
-        || attribute.starts_with(b"user.")
+    attribute == b"security.selinux" || attribute == ACCESS_ACL || attribute.starts_with(b"user.")
 }
+
+/// The extended attribute with the ACL of a file.
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
 /// Writes the new file of a step and keeps the old one, both in the directory of the path.
 pub(super) fn prepare(root: &HostRoot, journal: &Journal, index: usize) -> io::Result<()> {
@@ -91,7 +92,13 @@ fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
 }
 
 /// Copies extended attributes. The permissions are set afterwards: they limit what an ACL grants.
+///
+/// A new file has the default ACL of its directory. It must not grant what the file that it replaces did not.
 fn copy_xattrs(from: &File, to: &File, is_kept: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+    match fremovexattr(to, ACCESS_ACL) {
+        Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
+        Err(error) => return Err(error.into()),
+    }
     let mut names = vec![0; 64 << 10];
     let length = match flistxattr(from, &mut names) {
         Ok(length) => length,

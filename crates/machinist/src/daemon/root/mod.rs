@@ -143,11 +143,17 @@ impl HostRoot {
     /// Writes a file completely or not at all. It is on disk when this returns.
     pub(super) fn write_file(&self, path: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
         let new = format!("{path}.machinist-new");
-        let mut file = self.create(&new)?;
-        file.write_all(bytes)?;
-        fchmod(&file, Mode::from_raw_mode(mode))?;
-        file.sync_all()?;
-        self.rename(&new, path)?;
+        let write = || {
+            let mut file = self.create(&new)?;
+            file.write_all(bytes)?;
+            fchmod(&file, Mode::from_raw_mode(mode))?;
+            file.sync_all()?;
+            self.rename(&new, path)
+        };
+        write().inspect_err(|_| {
+            // A full disk must not stay full of what could not be written.
+            let _ = self.remove(&new);
+        })?;
         self.fsync_directory(split(path).0)
     }
 
