@@ -35,6 +35,8 @@ pub enum BinaryFile {
 pub struct ObservedService {
     /// Whether the machine has an identity.
     pub has_identity: bool,
+    /// Whether the certificate of the identity has expired.
+    pub has_expired: bool,
     /// The unit.
     pub unit: UnitFile,
     /// Whether the service starts with the machine.
@@ -62,6 +64,8 @@ pub enum ServiceProblem {
     Failed,
     /// The service ends shortly after each start.
     CrashLoop,
+    /// The API server does not accept the certificate any more. The machine was off for too long.
+    ExpiredIdentity,
 }
 
 impl ServiceProblem {
@@ -78,12 +82,13 @@ impl ServiceProblem {
             Self::Disabled => "it does not start on the next boot",
             Self::Failed => "it failed",
             Self::CrashLoop => "it ends shortly after each start",
+            Self::ExpiredIdentity => "the certificate of this machine has expired",
         }
     }
 
     fn remedy(self) -> &'static str {
         match self {
-            Self::NoIdentity => {
+            Self::NoIdentity | Self::ExpiredIdentity => {
                 "run machinist join again, with a token of machinist hub token --role bootstrap --replace NAME"
             }
             Self::Unit(_) | Self::Disabled => {
@@ -120,6 +125,8 @@ impl ObservedService {
             Some(if has_failed { ServiceProblem::Failed } else { ServiceProblem::CrashLoop })
         } else if !self.is_enabled {
             Some(ServiceProblem::Disabled)
+        } else if self.has_expired {
+            Some(ServiceProblem::ExpiredIdentity)
         } else {
             None
         }
@@ -263,6 +270,7 @@ mod tests {
     fn healthy() -> ObservedService {
         ObservedService {
             has_identity: true,
+            has_expired: false,
             unit: UnitFile::Present,
             is_enabled: true,
             binary: BinaryFile::Present,
@@ -286,6 +294,7 @@ mod tests {
             (unit(UnitFile::Masked), Some("its unit is masked: run machinist join")),
             (unit(UnitFile::Invalid), Some("systemd cannot load its unit")),
             (ObservedService { has_identity: false, ..healthy() }, Some("--replace NAME")),
+            (ObservedService { has_expired: true, ..healthy() }, Some("--replace NAME")),
             (ObservedService { binary: BinaryFile::Missing, ..healthy() }, Some("its binary")),
             (ObservedService { is_enabled: false, ..healthy() }, Some("on the next boot")),
             (in_state("failed", 0), Some("it failed")),
@@ -314,7 +323,8 @@ mod tests {
         let packaged = LastGood { unit_is_packaged: true, ..same };
         let other_binary = LastGood { binary_differs: true, ..same };
         let other_both = LastGood { unit_differs: true, ..other_binary };
-        let cases: [(ObservedService, LastGood, u32, &[WatchdogAction]); 18] = [
+        let cases: [(ObservedService, LastGood, u32, &[WatchdogAction]); 19] = [
+            (ObservedService { has_expired: true, ..healthy() }, same, 0, &[]),
             (healthy(), other_both, 0, &[]),
             (unit(UnitFile::Missing), same, 0, &[WriteUnit, Start]),
             (unit(UnitFile::Missing), packaged, 0, &[WriteUnit, Start]),

@@ -3,9 +3,10 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
+use crate::daemon::fixture::{DaemonProcess, wait_for_text};
 use crate::up::{UpProcess, join, machinist};
 
 const IDENTITY: &str = "AGE-SECRET-KEY-1SY6ERM45Z4ZEXZG2GARU63GYMLGV4Z3F5D0FECHCZZVN3QR5JWPQP4VVXS";
@@ -108,35 +109,6 @@ fn the_ca_decides_whether_machines_stay() {
     UpProcess::start(&lost, &["--new-ca"]).stop();
     assert_ne!(ca(&lost), ca(&data));
     UpProcess::start(&lost, &[]).stop();
-}
-
-/// A running daemon whose machine is a directory; killed when it is dropped.
-struct DaemonProcess(Child);
-
-impl DaemonProcess {
-    fn start(root: &Path, name: &str) -> Self {
-        let kubeconfig = root.join("var/lib/machinist/kubeconfig");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
-        command.args(["daemon", "start", "--register", "--node-name", name, "--root"]).arg(root);
-        command.arg("--kubeconfig").arg(kubeconfig).stderr(Stdio::null());
-        Self(command.spawn().unwrap())
-    }
-}
-
-impl Drop for DaemonProcess {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[track_caller]
-fn wait_for_text(path: &Path, expected: &str) {
-    let start = Instant::now();
-    while !fs::read_to_string(path).is_ok_and(|text| text.contains(expected)) {
-        assert!(start.elapsed() < Duration::from_secs(60), "{}: no {expected:?}", path.display());
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// The caches of a daemon know a later state of everything, and the disk has a later config than the hub knows.

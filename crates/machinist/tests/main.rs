@@ -15,6 +15,7 @@ mod access;
 mod backup;
 mod bootstrap;
 mod cli;
+mod daemon;
 mod deploy;
 mod docs;
 mod durable_writes;

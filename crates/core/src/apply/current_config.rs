@@ -40,7 +40,8 @@ pub fn parse_current_config(bytes: &[u8]) -> Result<MachineConfig, serde_json::E
 }
 
 /// The text of the file: no `apiVersion` and `kind`, every field of the spec, JSON as Go writes it.
-pub(super) fn to_bytes(config: &MachineConfig) -> Vec<u8> {
+#[must_use]
+pub fn current_config_bytes(config: &MachineConfig) -> Vec<u8> {
     let spec = &config.spec;
     // The image has a file of its own.
     let plain = crate::os::with_layered_image(config.clone(), None);

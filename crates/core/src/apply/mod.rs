@@ -54,7 +54,9 @@ pub use baseline::{BASELINE_PATH, HostBaseline};
 pub use cluster_files::{
     CLUSTER_CERTIFICATES, ClusterFile, ClusterFiles, plan_cluster_files, plan_release_all,
 };
-pub use current_config::{EMPTY_CONFIG_NAME, empty_config, from_ignition, parse_current_config};
+pub use current_config::{
+    EMPTY_CONFIG_NAME, current_config_bytes, empty_config, from_ignition, parse_current_config,
+};
 pub use error::ApplyError;
 pub use fs_node::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
 pub use obstacle::{Obstacle, ObstructedPath, PathFacts, describe_obstructed, find_obstacle};
@@ -153,7 +155,7 @@ pub fn plan_apply(
         record.restore_metas(&mut view)?;
     }
 
-    view.write(CURRENT_CONFIG, current_config::to_bytes(new))?;
+    view.write(CURRENT_CONFIG, current_config::current_config_bytes(new))?;
     let image = crate::os::layered_image(new).unwrap_or_default();
     view.write(CURRENT_IMAGE, image.as_bytes().to_vec())?;
     record.write(&mut view)?;

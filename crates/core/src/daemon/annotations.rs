@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
+use super::identity_claim::IdentityClaim;
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
 use crate::node::NodeView;
@@ -44,14 +45,29 @@ pub fn initial_annotations(
         (Some(given), _) => {
             given.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect()
         }
-        // The desired config is the controller's to set.
-        (None, Some(disk)) => patch_of([(annotation::CURRENT_CONFIG, Some(disk))]),
+        // The Node was lost. The controller assigns another config to a machine that is done with the one it has.
+        (None, Some(disk)) => patch_of([
+            (annotation::CURRENT_CONFIG, Some(disk)),
+            (annotation::DESIRED_CONFIG, Some(disk)),
+        ]),
         (None, None) => patch_of([
             (annotation::CURRENT_CONFIG, Some(empty)),
             (annotation::DESIRED_CONFIG, Some(empty)),
             (annotation::STATE, Some(state::DONE)),
         ]),
     }
+}
+
+/// The machine has another current config than its Node claimed.
+#[must_use]
+pub fn current_config(on_disk: &str) -> NodeAnnotationPatch {
+    patch_of([(annotation::CURRENT_CONFIG, Some(on_disk))])
+}
+
+/// This machine acts under its identity, and no other one.
+#[must_use]
+pub fn identity_claim(claim: &IdentityClaim) -> NodeAnnotationPatch {
+    patch_of([(machinist::IDENTITY_CLAIM, Some(&claim.to_string()))])
 }
 
 /// The machine works on a change. A degraded machine stays degraded until it is done, so that its state
@@ -137,18 +153,6 @@ pub fn reboot_pending(config: &str) -> NodeAnnotationPatch {
     patch_of([(machinist::REBOOT_PENDING, Some(config))])
 }
 
-/// The machine was started to be observed only.
-#[must_use]
-pub fn observe_only() -> NodeAnnotationPatch {
-    patch_of([(machinist::MODE, Some("observe"))])
-}
-
-/// What the pool's config would change on a machine that is observed.
-#[must_use]
-pub fn observation(text: &str) -> NodeAnnotationPatch {
-    patch_of([(machinist::OBSERVATION, Some(text))])
-}
-
 /// The request to retry a config was accepted.
 #[must_use]
 pub fn clear_retry() -> NodeAnnotationPatch {
@@ -181,8 +185,7 @@ pub fn external_inputs(node: &Node) -> Vec<Option<String>> {
         machinist::RETRY,
         machinist::DRIFT,
         machinist::DRIFT_CONFLICT,
-        machinist::MODE,
-        machinist::OBSERVED_CONFIG,
+        machinist::IDENTITY_CLAIM,
     ];
     keys.into_iter().map(|key| NodeView(node).annotation(key).map(str::to_owned)).collect()
 }
@@ -232,7 +235,8 @@ mod tests {
         assert_eq!(found[annotation::CURRENT_CONFIG], some("x"));
         let found = initial_annotations(None, Some("disk"), "empty");
         assert_eq!(found[annotation::CURRENT_CONFIG], some("disk"));
-        assert_eq!(keys(found), 1);
+        assert_eq!(found[annotation::DESIRED_CONFIG], some("disk"));
+        assert_eq!(keys(found), 2);
         let found = initial_annotations(None, None, "empty");
         assert_eq!(found[annotation::DESIRED_CONFIG], some("empty"));
     }

@@ -10,7 +10,6 @@
 //! | module | decides |
 //! |---|---|
 //! | `next_step` | the next step |
-//! | [`observation`] | what a machine in observe mode reports |
 //! | [`session`] | retries, timeouts, SIGTERM protection, what a step changes in memory |
 //! | [`update`] | whether an update is possible, its actions, and its drain |
 //! | [`os_plan`] | the OS part of an update, and what a reboot made of it |
@@ -20,17 +19,20 @@
 //! | [`actions`] | which actions need a drain or a reboot |
 //! | `disruption_policy` | the disruption policy and validation overrides in force |
 //! | [`kubelet_health`] | what a health probe of the kubelet means |
+//! | [`identity_claim`] | who acts as a machine, if two have its identity |
+//! | `rebuild` | which config a machine has that lost its `currentconfig` |
 //! | `backoff` | the pause after a failure |
 
 pub mod actions;
 pub mod annotations;
 mod backoff;
 mod disruption_policy;
+pub mod identity_claim;
 pub mod kubelet_health;
 mod next_step;
-pub mod observation;
 pub mod os_plan;
 mod pending;
+mod rebuild;
 pub mod reports;
 pub mod session;
 pub mod update;
@@ -39,4 +41,5 @@ pub use backoff::backoff;
 pub use disruption_policy::{effective_disruption_policy, validation_overrides};
 pub use next_step::{AgentStep, AgentWait, Observed, next_step};
 pub use pending::{PENDING_PATH, PendingChange, PendingOsChange};
+pub use rebuild::{CandidateConfig, candidate_configs};
 pub use session::{Phase, Session, SessionEvent};

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::{PendingChange, Session, actions};
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
-use crate::node::{MachineMode, NodeView};
+use crate::node::NodeView;
 
 /// What the daemon observes of its Node and its disk.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +22,6 @@ pub struct Observed<'a> {
     pub boot_id: &'a str,
     /// Whether the force file asks to rewrite everything.
     pub force: bool,
-    /// Whether the machine is changed if its Node does not say.
-    pub mode: MachineMode,
 }
 
 /// Whom the daemon waits for.
@@ -57,10 +55,13 @@ pub enum AgentStep {
     AwaitReboot,
     /// Nothing, until someone else has acted.
     Wait(AgentWait),
-    /// Report what the config would change, and change nothing.
-    Observe,
     /// Write the current config of a new machine to its Node.
     ReportInitialConfig,
+    /// Correct the Node, which claims another current config than the one on disk.
+    CorrectCurrentConfig {
+        /// The config on disk.
+        on_disk: String,
+    },
     /// Report that the machine has rebooted.
     ReportReboot,
     /// Drop the record of a change that did not happen.
@@ -94,11 +95,6 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
     if node.current_config().is_empty() {
         return AgentStep::ReportInitialConfig;
     }
-    // A change that has begun is completed: a machine between two configs helps nobody.
-    let is_observed = MachineMode::for_daemon(node, observed.mode) == MachineMode::Observe;
-    if is_observed && observed.pending.is_none() {
-        return AgentStep::Observe;
-    }
     let desired = node.desired_config();
     if desired.is_empty() {
         return AgentStep::Wait(AgentWait::DesiredConfig);
@@ -106,6 +102,11 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
     let disk = observed.config_on_disk.unwrap_or(node.current_config());
     if observed.pending.is_some_and(|pending| pending.config != disk) {
         return AgentStep::DropPendingChange;
+    }
+    let is_claim_wrong = disk != node.current_config() && disk != desired;
+    if is_claim_wrong && observed.pending.is_none() {
+        // Without a pending change, only someone else can have written the claim: a hub that was restored.
+        return AgentStep::CorrectCurrentConfig { on_disk: disk.to_owned() };
     }
     let desired_image = text(annotation::DESIRED_IMAGE);
     let image = observed.image_on_disk.unwrap_or(text(annotation::CURRENT_IMAGE));

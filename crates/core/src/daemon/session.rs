@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::identity_claim::ClaimState;
 use super::{AgentStep, AgentWait, PendingChange, backoff};
 use crate::api::names::path::FORCE;
 use crate::api::operator::DisruptionAction;
@@ -60,6 +61,10 @@ pub struct Session {
     pub retry: Option<Retry>,
     /// Which paths were healed lately, and how often.
     pub heal_limit: HealLimit,
+    /// Since when the machine has no Node, although the API server can be reached.
+    pub node_missing_since: Option<Duration>,
+    /// Whether this machine or another one acts under its identity.
+    pub claim: ClaimState,
     /// What the daemon is doing right now.
     pub phase: Phase,
 }
@@ -143,6 +148,8 @@ pub enum SessionEvent {
     RecoveryFailed,
     /// The disk was compared with its config.
     DiskVerified,
+    /// The disk may differ from its config without anyone having noticed.
+    DiskSuspected,
     /// Everything an OS change needs is downloaded.
     OsFetched(OsChange),
     /// A change of the disk begins. Its actions and health checks are still to be run.
@@ -216,6 +223,7 @@ impl Session {
             }
             SessionEvent::RecoveryFailed => self.needs_recovery = true,
             SessionEvent::DiskVerified => self.is_disk_verified = true,
+            SessionEvent::DiskSuspected => self.is_disk_verified = false,
             SessionEvent::OsFetched(change) => self.fetched_os_change = Some(change),
             SessionEvent::WriteStarted => {
                 (self.actions_run_for, self.healthy_on) = (None, None);

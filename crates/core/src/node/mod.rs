@@ -5,10 +5,8 @@
 //! machine does next in `daemon`. All three build on this module.
 
 pub mod machine_config_node;
-mod mode;
 mod target;
 mod view;
 
-pub use mode::{MachineMode, MachineModeError};
 pub use target::{LayeredImage, RolloutTarget};
 pub use view::{NodeView, NotReady};

@@ -43,10 +43,13 @@ impl DaemonStatusArgs {
             OutputFormat::Json => output::print_json(&status)?,
             OutputFormat::Text => output::print(&text(&status))?,
         }
-        let bad = |note: &DaemonNote| matches!(note.state.as_str(), "Degraded" | "Unreconcilable");
+        let bad = |note: &DaemonNote| {
+            matches!(note.state.as_str(), "Degraded" | "Unreconcilable") || note.refused.is_some()
+        };
         let is_bad = status.interrupted
             || !status.quarantined.is_empty()
             || status.mismatch.is_some()
+            || status.damage.is_some()
             || status.service_problem.is_some()
             || status.daemon.as_ref().is_some_and(bad);
         Ok(if is_bad { CommandOutcome::Refused } else { CommandOutcome::Done })
@@ -72,6 +75,7 @@ fn text(status: &status::MachineStatus) -> String {
             if !note.reason.is_empty() {
                 rows.push(("REASON", printable(&note.reason)));
             }
+            rows.extend(note.refused.as_deref().map(|reason| ("REFUSED", printable(reason))));
             rows.push(("DESIRED", note.desired.clone()));
             rows.extend(note.waiting.clone().map(|waiting| ("WAITING FOR", waiting)));
         }
@@ -79,7 +83,7 @@ fn text(status: &status::MachineStatus) -> String {
     }
     rows.extend(status.service.clone().map(|service| ("SERVICE", service)));
     rows.extend(status.service_problem.clone().map(|problem| ("CANNOT RUN", problem)));
-    rows.push(("CURRENT", status.current.clone()));
+    rows.push(("CURRENT", status.damage.as_deref().map_or(status.current.clone(), printable)));
     rows.extend(os_rows(&status.os));
     if let Some(pending) = &status.pending {
         let left = if pending.actions.is_empty() { "only to report" } else { &pending.actions };

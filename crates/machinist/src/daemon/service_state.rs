@@ -7,8 +7,8 @@ use std::path::Path;
 
 use machinist_core::watchdog::{BinaryFile, ObservedService, UnitFile};
 
-use super::join::SERVICE;
 use super::join::paths::JoinPaths;
+use super::join::{SERVICE, credentials};
 use super::systemd::Systemd;
 
 /// Where systemd looks for the unit, first match first.
@@ -31,8 +31,10 @@ pub(super) async fn observe(root: &Path) -> Option<ObservedService> {
     }
     let (mut unit, text) = unit_file(root);
     let binary = binary_path(&text).map_or(BinaryFile::Present, |path| binary_file(root, path));
+    let identity = credentials::read_flattened(&join_paths.kubeconfig()).ok();
     let mut observed = ObservedService {
         has_identity,
+        has_expired: identity.is_some_and(|identity| credentials::has_expired(&identity)),
         unit,
         is_enabled: UNIT_DIRS.iter().any(|directory| {
             let wants = root.join(directory).join("multi-user.target.wants");

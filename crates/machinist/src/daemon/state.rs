@@ -31,6 +31,8 @@ pub(super) fn boot_id(root: &Path) -> Result<String> {
 pub(super) struct DiskState {
     /// The current config.
     pub(super) current: Option<MachineConfig>,
+    /// Why the current config cannot be read, although there is a file.
+    pub(super) damage: Option<String>,
     /// The change that is not complete.
     pub(super) pending: Option<PendingChange>,
     /// The annotations that a new machine writes to its Node.
@@ -42,8 +44,14 @@ pub(super) struct DiskState {
 impl DiskState {
     /// Reads all of them.
     pub(super) fn read(root: &HostRoot) -> Result<Self> {
+        let (current, damage) = match read_current_config(root)? {
+            CurrentConfigFile::Absent => (None, None),
+            CurrentConfigFile::Config(config) => (Some(*config), None),
+            CurrentConfigFile::Damaged(damage) => (None, Some(damage)),
+        };
         Ok(Self {
-            current: current_config(root)?,
+            current,
+            damage,
             pending: pending(root)?,
             first_boot_annotations: first_boot(root)?,
             force_rewrite: exists(root, FORCE)?,
@@ -61,35 +69,75 @@ impl DiskState {
     }
 }
 
-/// The current config of a root, if there is one.
-pub(super) fn current_config(root: &HostRoot) -> Result<Option<MachineConfig>> {
+/// What the file with the current config is.
+pub(super) enum CurrentConfigFile {
+    /// There is none.
+    Absent,
+    /// The current config.
+    Config(Box<MachineConfig>),
+    /// There is a file, but it cannot be read: why.
+    Damaged(String),
+}
+
+/// Reads the file with the current config.
+pub(super) fn read_current_config(root: &HostRoot) -> Result<CurrentConfigFile> {
     match root.look(CURRENT_CONFIG).with_context(|| format!("cannot read {CURRENT_CONFIG}"))? {
-        FsNode::File { .. } => {
-            let bytes = root.read(CURRENT_CONFIG)?;
-            let image = current_image(root)?;
-            let with_image = |config| with_layered_image(config, image.as_deref());
-            apply::parse_current_config(&bytes).map(with_image).map(Some).map_err(|error| {
-                // Not the parser's message: it may quote a secret from the config.
-                anyhow::anyhow!(
-                    "{CURRENT_CONFIG}: not a MachineConfig (line {}, column {}): restore the current config of the machine, or remove the file to start over",
-                    error.line(),
-                    error.column()
-                )
-            })
-        }
-        FsNode::Absent => Ok(None),
+        FsNode::File { .. } => {}
+        FsNode::Absent => return Ok(CurrentConfigFile::Absent),
         other => anyhow::bail!("{CURRENT_CONFIG}: this is {}, not a file: remove it", other.kind()),
+    }
+    let bytes = root.read(CURRENT_CONFIG)?;
+    let config = match apply::parse_current_config(&bytes) {
+        Ok(config) => config,
+        // Not the parser's message: it may quote a secret from the config.
+        Err(error) => {
+            let (line, column) = (error.line(), error.column());
+            return Ok(CurrentConfigFile::Damaged(match bytes.is_empty() {
+                true => format!("{CURRENT_CONFIG} is empty"),
+                false => format!(
+                    "{CURRENT_CONFIG} is not a MachineConfig (line {line}, column {column})"
+                ),
+            }));
+        }
+    };
+    Ok(match current_image(root)? {
+        Ok(image) => {
+            CurrentConfigFile::Config(Box::new(with_layered_image(config, image.as_deref())))
+        }
+        Err(damage) => CurrentConfigFile::Damaged(damage),
+    })
+}
+
+/// The current config of a root, if there is one, where nobody can write a damaged file again.
+pub(super) fn current_config(root: &HostRoot) -> Result<Option<MachineConfig>> {
+    match read_current_config(root)? {
+        CurrentConfigFile::Absent => Ok(None),
+        CurrentConfigFile::Config(config) => Ok(Some(*config)),
+        CurrentConfigFile::Damaged(damage) => anyhow::bail!(
+            "{damage}: restore the current config of the machine, start its daemon, which writes the file again, or remove the file to start over"
+        ),
     }
 }
 
-/// The current layered image of a root, if there is one.
-fn current_image(root: &HostRoot) -> Result<Option<String>> {
-    if !root.exists(CURRENT_IMAGE).with_context(|| format!("cannot read {CURRENT_IMAGE}"))? {
-        return Ok(None);
+/// Writes the current config, and its layered image.
+pub(super) fn write_current_config(root: &HostRoot, config: &MachineConfig) -> Result<()> {
+    let image = layered_image(config).unwrap_or_default();
+    let bytes = apply::current_config_bytes(config);
+    for (path, bytes) in [(CURRENT_IMAGE, image.as_bytes()), (CURRENT_CONFIG, &bytes[..])] {
+        write_private(root, path, bytes).with_context(|| format!("cannot write {path}"))?;
     }
-    let text = String::from_utf8(root.read(CURRENT_IMAGE)?);
-    let text = text.with_context(|| format!("{CURRENT_IMAGE}: not an image reference"))?;
-    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
+    Ok(())
+}
+
+/// The current layered image of a root, if there is one, or why it cannot be read.
+fn current_image(root: &HostRoot) -> Result<Result<Option<String>, String>> {
+    if !root.exists(CURRENT_IMAGE).with_context(|| format!("cannot read {CURRENT_IMAGE}"))? {
+        return Ok(Ok(None));
+    }
+    Ok(match String::from_utf8(root.read(CURRENT_IMAGE)?) {
+        Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Err(_) => Err(format!("{CURRENT_IMAGE} is not an image reference")),
+    })
 }
 
 fn exists(root: &HostRoot, path: &str) -> Result<bool> {

@@ -40,6 +40,9 @@ pub(crate) struct DaemonNote {
     /// The request that the daemon waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waiting: Option<String>,
+    /// Why the machine does not act: another one has its identity. The state is that of the other one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) refused: Option<String>,
 }
 
 impl DaemonNote {
@@ -60,7 +63,7 @@ impl DaemonNote {
     }
 
     /// The last note, if there is one. A damaged note is ignored; that of a newer daemon is an error.
-    fn read(root: &Path) -> Result<Option<Self>> {
+    pub(super) fn read(root: &Path) -> Result<Option<Self>> {
         let Ok(bytes) = fs::read(root.join(NOTE_PATH)) else { return Ok(None) };
         let read = versioned::from_json(&format!("/{NOTE_PATH}"), NOTE_VERSION, &bytes);
         Ok(versioned::ignore_damage(read)?)
@@ -138,6 +141,9 @@ pub(crate) struct MachineStatus {
     /// Whether the force file asks to rewrite everything.
     #[serde(rename = "force")]
     pub(crate) force_rewrite: bool,
+    /// Why the current config cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) damage: Option<String>,
     /// How the disk differs from its config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mismatch: Option<String>,
@@ -173,6 +179,7 @@ pub(crate) async fn gather(path: &Path) -> Result<MachineStatus> {
         interrupted: Journal::exists(&root)?,
         quarantined: transaction::quarantined(&root)?.iter().map(ToString::to_string).collect(),
         force_rewrite: state.force_rewrite,
+        damage: state.damage.clone(),
         mismatch: drift::degraded_reason(&findings),
         findings,
         failed_config: health::read(&root)?.map(|marker| marker.reason()),

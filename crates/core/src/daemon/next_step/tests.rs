@@ -18,7 +18,6 @@ fn node(pairs: &[(&str, &str)]) -> Node {
         "reboot" => machinist::REBOOT,
         "pending" => machinist::REBOOT_PENDING,
         "restart" => machinist::REBOOT_APPROVED,
-        "mode" => machinist::MODE,
         "topology" => annotation::CONTROL_PLANE_TOPOLOGY,
         other => panic!("{other}"),
     };
@@ -73,17 +72,24 @@ fn the_next_step() {
             None,
             AgentStep::Wait(AgentWait::DesiredConfig),
         ),
-        ("observed", updating_node(&[("mode", "observe")]), Some("a"), None, AgentStep::Observe),
-        (
-            "observed in the middle of a change",
-            updating_node(&[("mode", "observe"), drained[0], drained[1]]),
-            Some("b"),
-            reboot(),
-            AgentStep::RunActions,
-        ),
         ("done", node(&DONE), Some("a"), None, AgentStep::Idle),
         ("no config on disk", node(&DONE), None, None, AgentStep::Idle),
         ("a new config", updating_node(&[]), Some("a"), None, AgentStep::Update),
+        (
+            "a restored Node claims the desired config",
+            node(&DONE),
+            Some("x"),
+            None,
+            AgentStep::CorrectCurrentConfig { on_disk: "x".to_owned() },
+        ),
+        (
+            "a restored Node claims an earlier config",
+            updating_node(&[]),
+            Some("x"),
+            None,
+            AgentStep::CorrectCurrentConfig { on_disk: "x".to_owned() },
+        ),
+        ("done except for the report", updating_node(&[]), Some("b"), None, AgentStep::Finish),
         (
             "drain requested",
             updating_node(&[("drain", "drain-b"), ("drained", "uncordon-a")]),
@@ -213,7 +219,13 @@ fn the_next_step() {
             None,
             AgentStep::Finish,
         ),
-        ("the Node lags behind the disk", node(&DONE), Some("b"), None, AgentStep::Update),
+        (
+            "a restored Node, while the machine waits for a drain",
+            updating_node(&[("drain", "drain-b"), ("drained", "uncordon-a")]),
+            Some("x"),
+            None,
+            AgentStep::CorrectCurrentConfig { on_disk: "x".to_owned() },
+        ),
     ];
     for (what, node, disk, pending, expected) in table {
         let observed = Observed {
@@ -223,7 +235,6 @@ fn the_next_step() {
             pending: pending.as_ref(),
             boot_id: "now",
             force: false,
-            mode: MachineMode::Enforce,
         };
         let session = Session { is_disk_verified: true, ..Session::default() };
         assert_eq!(next_step(&observed, &session), expected, "{what}");
@@ -242,7 +253,6 @@ fn a_new_daemon_verifies_the_disk_and_the_force_file_means_an_update() {
             pending: None,
             boot_id: "now",
             force,
-            mode: MachineMode::Enforce,
         };
         next_step(&observed, &Session { is_disk_verified, ..Session::default() })
     };
@@ -263,7 +273,6 @@ fn the_session_stops_a_reboot_and_actions_from_running_twice() {
         pending: Some(&reload),
         boot_id: "now",
         force: false,
-        mode: MachineMode::Enforce,
     };
     let ran =
         |config: &str| Session { actions_run_for: Some(config.to_owned()), ..Session::default() };
@@ -298,7 +307,6 @@ fn a_layered_image_is_desired_too() {
             pending: None,
             boot_id: "now",
             force: false,
-            mode: MachineMode::Enforce,
         };
         next_step(&observed, &Session { is_disk_verified: true, ..Session::default() })
     };
@@ -341,7 +349,6 @@ proptest! {
         let observed = Observed {
             node: &node, config_on_disk: Some(&disk), image_on_disk: None, pending: Some(&pending), boot_id: "now",
             force: false,
-            mode: MachineMode::Enforce,
         };
         let step = next_step(&observed, &Session { is_disk_verified, ..Session::default() });
         if step == AgentStep::RunActions {

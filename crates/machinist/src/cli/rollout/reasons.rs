@@ -42,10 +42,6 @@ pub(super) fn waiting_reason(reason: &WaitReason, now: &Time) -> String {
         WaitReason::RestartPending { opens: None } => {
             "waits for permission to reboot; allow it with `machinist reboot`".to_owned()
         }
-        WaitReason::Observing { would } if would.is_empty() => {
-            "is only observed, and has not compared itself yet".to_owned()
-        }
-        WaitReason::Observing { would } => format!("is only observed: {would}"),
         WaitReason::Draining { blockers } if blockers.is_empty() => "is being drained".to_owned(),
         WaitReason::Draining { blockers } => {
             let messages: Vec<String> = blockers.iter().map(|b| b.message_at(now)).collect();
@@ -77,9 +73,6 @@ pub(super) fn halted_reason(pool: &str, halted: &RolloutHalted) -> String {
         RolloutHalted::Soaking { until } => {
             format!("the canary machines must stay healthy until {}", until.0)
         }
-        RolloutHalted::Observing { .. } => format!(
-            "the machines are only observed; set machinist.dev/mode to enforce on the pool {pool} or on a Node to update them"
-        ),
         RolloutHalted::RestartsPending { machines } => format!(
             "the remaining machines wait for permission to reboot; run `machinist reboot` for {}",
             machines.join(", ")

@@ -62,13 +62,6 @@ pub(super) struct MachineCounts {
     pub(super) waiting: usize,
 }
 
-impl MachineCounts {
-    /// Whether machines do not go on by themselves.
-    fn waits_for_someone(self) -> bool {
-        self.reboot_pending + self.degraded + self.not_ready > 0
-    }
-}
-
 /// A machine that is not up to date.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct PendingMachine {
@@ -200,8 +193,7 @@ pub(super) fn with_sources(
         PoolState::Updating
     };
     let estimate = match (state, &max) {
-        // A machine that waits for a person makes the end unknown.
-        (PoolState::Updating, Ok(max)) if !counts.waits_for_someone() && !is_blocked(pool) => {
+        (PoolState::Updating, Ok(max)) if counts.reboot_pending == 0 => {
             durations::estimate_end(&machines, pool, members, *max, now)
         }
         _ => None,
@@ -251,13 +243,6 @@ fn sources(snapshot: &ClusterSnapshot, pool: &MachineConfigPool) -> SourceState 
         }
         Err(error) => SourceState { is_ahead: false, problem: Some(error.to_string()) },
     }
-}
-
-/// Whether the controller reports that machines, pods or budgets block the rollout.
-fn is_blocked(pool: &MachineConfigPool) -> bool {
-    let conditions = pool.status.as_ref().and_then(|status| status.conditions.as_deref());
-    find_condition(conditions.unwrap_or_default(), condition::ROLLOUT_BLOCKED)
-        .is_some_and(machinist_core::api::Condition::is_true)
 }
 
 /// Whether the status of the pool confirms the update: other readers of the pool must see the same.

@@ -221,6 +221,11 @@ impl MachineDisk {
         .await
     }
 
+    /// Writes the current config again.
+    pub(super) async fn write_current_config(&self, config: MachineConfig) -> Result<()> {
+        self.with_lock(move |root| state::write_current_config(root, &config)).await
+    }
+
     /// Moves the files of the first boot away.
     pub(super) async fn end_first_boot(&self) -> Result<Vec<String>> {
         self.with_lock(state::end_first_boot).await

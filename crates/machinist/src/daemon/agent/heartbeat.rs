@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -38,11 +40,18 @@ pub(super) struct NodeHeartbeat {
     client: Client,
     name: String,
     registration: NodeRegistration,
+    /// Whether this machine acts under its identity.
+    is_acting: Arc<AtomicBool>,
 }
 
 impl NodeHeartbeat {
     pub(super) fn new(client: Client, name: String, registration: NodeRegistration) -> Self {
-        Self { client, name, registration }
+        Self { client, name, registration, is_acting: Arc::new(AtomicBool::new(true)) }
+    }
+
+    /// Stops the reports while another machine acts under the identity of this one.
+    pub(super) fn set_acting(&self, is_acting: bool) {
+        self.is_acting.store(is_acting, Ordering::Relaxed);
     }
 
     /// Registers the Node if there is none, and reports it as ready. Retries until it succeeds.
@@ -58,7 +67,8 @@ impl NodeHeartbeat {
         }
     }
 
-    async fn try_register(&self) -> Result<()> {
+    /// Registers the Node if there is none, and reports it as ready.
+    pub(super) async fn try_register(&self) -> Result<()> {
         let api: Api<Node> = Api::all(self.client.clone());
         if with_timeout(api.get_opt(&self.name)).await?.is_none() {
             let node = new_node(&self.name, &self.registration.labels);
@@ -81,6 +91,9 @@ impl NodeHeartbeat {
         let failures = FailureLog::default();
         loop {
             tokio::time::sleep(HEARTBEAT_INTERVAL).await;
+            if !self.is_acting.load(Ordering::Relaxed) {
+                continue;
+            }
             let ready = ready_condition(true, "the daemon of the machine runs");
             match self.patch_status(json!({"conditions": [ready]})).await {
                 Ok(()) => failures.succeeded(TASK, ""),

@@ -11,12 +11,13 @@
 //! | module | does |
 //! |---|---|
 //! | `reconcile` | one step: observe, let core decide, perform |
+//! | `identity` | the claim on the Node, against clones |
+//! | `rebuild_config` | a damaged `currentconfig`, written again |
 //! | `update` | an update: check, download, drain, write |
 //! | `post_apply` | the actions after a change, the reboot, and the end of an update |
 //! | `health_gate` | health checks on the new config, and the rollback |
 //! | `os` | the operating system: fetched, staged, checked after the reboot |
 //! | `drift_watch` | drift: detected, reported, healed |
-//! | `observe` | what a config would change, on a machine that is only observed |
 //! | `own_node` | the Node: the watch, and all writes of annotations |
 //! | `certificates` | files that the cluster keeps up to date next to the config |
 //! | `kubelet_health` | probes of the kubelet |
@@ -33,12 +34,13 @@ mod disk;
 mod drift_watch;
 mod health_gate;
 mod heartbeat;
+mod identity;
 mod kubelet_health;
 mod metrics;
-mod observe;
 mod os;
 mod own_node;
 mod post_apply;
+mod rebuild_config;
 mod reconcile;
 mod renew_certificate;
 mod report;
@@ -56,7 +58,7 @@ use machinist_core::api::names::state;
 use machinist_core::daemon::session::SigtermProtection;
 use machinist_core::daemon::{Phase, Session, SessionEvent, annotations, reports};
 use machinist_core::drift::DriftPolicy;
-use machinist_core::node::{MachineMode, NodeView};
+use machinist_core::node::NodeView;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -88,8 +90,6 @@ pub(crate) struct DaemonOptions {
     pub(crate) registration: Option<NodeRegistration>,
     /// What to do about drift if the Node does not say.
     pub(crate) drift_policy: DriftPolicy,
-    /// Whether the machine is changed if the Node does not say.
-    pub(crate) mode: MachineMode,
     /// Whether the machine has a client certificate of its own, which the daemon renews.
     pub(crate) renews_certificate: bool,
     /// The health endpoint of the kubelet, if there is one.
@@ -138,16 +138,10 @@ struct Agent {
     certificates: ClusterCertificates,
     /// How the operating system of this host is changed.
     os_backend: Arc<OsBackend>,
-    /// The health endpoint of the kubelet, if there is one.
-    kubelet: Option<http::Uri>,
-    /// Whether the kubelet ran before the last change, which restarts services.
-    kubelet_ran: bool,
     /// Detects drift while the machine is idle.
     drift_watcher: Option<DriftWatcher>,
     /// What to do about drift if the Node does not say.
     drift_policy: DriftPolicy,
-    /// Whether the machine is changed if the Node does not say.
-    mode: MachineMode,
     boot_id: String,
     stop: CancellationToken,
     /// `Session::phase` as the task that reports a deferred SIGTERM sees it.
@@ -217,11 +211,8 @@ pub(crate) async fn run(
         heartbeat,
         certificates,
         os_backend: Arc::new(os_backend),
-        kubelet: options.kubelet_healthz,
-        kubelet_ran: false,
         drift_watcher: None,
         drift_policy: options.drift_policy,
-        mode: options.mode,
         boot_id: super::state::boot_id(&options.root)?,
         stop: stop.clone(),
         defers_sigterm: Arc::new(AtomicBool::new(false)),
@@ -309,8 +300,9 @@ impl Agent {
             }
             changes.borrow_and_update();
             let next = match self.own_node.get() {
-                None => NextReconcile::Wait(None),
+                None => self.register_again().await,
                 Some(node) => {
+                    self.session.node_missing_since = None;
                     let (name, config) = (&self.own_node.name, NodeView(&node).desired_config());
                     let span = tracing::info_span!("reconcile", node = name, config);
                     self.reconcile_with_backoff(&node).instrument(span).await
@@ -347,7 +339,6 @@ impl Agent {
         // Before a pause the certificates are refreshed, even if the config cannot be applied.
         let refreshed = match reconciled {
             Ok(NextReconcile::Immediately) => Ok(()),
-            _ if self.is_observed(node) => Ok(()),
             _ => self.refresh_certificates().await,
         };
         let next = match (reconciled, refreshed) {
@@ -370,6 +361,7 @@ impl Agent {
             reason: view.reason().to_owned(),
             desired: view.desired_config().to_owned(),
             waiting: self.session.waiting.as_ref().map(|waiting| waiting.request.clone()),
+            refused: self.refusal(),
         };
         if note != self.last_note {
             note.write(self.disk.path());

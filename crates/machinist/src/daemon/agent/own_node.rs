@@ -64,6 +64,11 @@ impl OwnNode {
         self.cache.get(&self.name)
     }
 
+    /// Whether the API server has said whether there is a Node.
+    pub(super) fn is_listed(&self) -> bool {
+        self.cache.is_ready()
+    }
+
     /// Notifies about changes of the Node.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.cache.subscribe()

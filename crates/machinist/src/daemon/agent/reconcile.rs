@@ -20,6 +20,9 @@ use super::{Agent, NextReconcile, own_node};
 impl Agent {
     /// Performs one step.
     pub(super) async fn reconcile(&mut self, node: &Arc<Node>) -> Result<NextReconcile> {
+        if let Some(next) = self.claim_identity(node).await? {
+            return Ok(next);
+        }
         if self.session.needs_recovery {
             let recovered = self.disk.recover().await;
             let recovered = recovered.context("an interrupted change cannot be recovered")?;
@@ -33,6 +36,9 @@ impl Agent {
             Err(_) if self.session.is_reboot_ordered => DiskState::default(),
             state => state?,
         };
+        if let Some(damage) = &state.damage {
+            return self.rebuild_current_config(node, &state, damage).await;
+        }
         let observed = Observed {
             node,
             config_on_disk: state.current_name(),
@@ -40,7 +46,6 @@ impl Agent {
             pending: state.pending.as_ref(),
             boot_id: &self.boot_id,
             force: state.force_rewrite,
-            mode: self.mode,
         };
         let step = next_step(&observed, &self.session);
         tracing::debug!(?step, "chose the next step");
@@ -53,9 +58,11 @@ impl Agent {
                 tracing::info!("Node {name} is queued for a reboot, skipping sync.");
                 Ok(NextReconcile::Wait(None))
             }
-            AgentStep::Observe => self.observe(node, &state).await,
             AgentStep::Wait(wait) => self.wait_with_timeout(node, &wait),
             AgentStep::ReportInitialConfig => self.report_initial_config(&state).await,
+            AgentStep::CorrectCurrentConfig { on_disk } => {
+                self.correct_current_config(node, &on_disk).await
+            }
             AgentStep::ReportReboot => self.report_reboot(node).await,
             AgentStep::DropPendingChange => {
                 let disk =
@@ -153,6 +160,22 @@ impl Agent {
                 machinist_core::api::names::path::NODE_ANNOTATIONS
             );
         }
+        Ok(NextReconcile::Immediately)
+    }
+
+    /// The disk is right: the Node may be that of a restored API server.
+    async fn correct_current_config(
+        &self,
+        node: &Arc<Node>,
+        on_disk: &str,
+    ) -> Result<NextReconcile> {
+        let claimed = NodeView(node).current_config();
+        tracing::warn!(claimed, on_disk, "the Node names another current config than the disk");
+        let message = format!(
+            "the Node named {claimed} as the current config, but the machine has {on_disk}: corrected the Node"
+        );
+        self.reporter.warn(node, "CurrentConfigMismatch", message);
+        self.own_node.annotate(annotations::current_config(on_disk)).await?;
         Ok(NextReconcile::Immediately)
     }
 

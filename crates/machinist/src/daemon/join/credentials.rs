@@ -262,11 +262,22 @@ pub(crate) fn own_node_name(kubeconfig: &Value) -> Option<String> {
 
 /// Whether the certificate in a kubeconfig has to be renewed: less than a third of its lifetime is left.
 pub(crate) fn needs_renewal(kubeconfig: &Value) -> bool {
-    let pem = own_certificate(kubeconfig);
+    certificate_info(kubeconfig).is_some_and(|validity| validity.needs_renewal(now(), &[]))
+}
+
+/// Whether the certificate in a kubeconfig has expired. It cannot be renewed then.
+pub(crate) fn has_expired(kubeconfig: &Value) -> bool {
+    certificate_info(kubeconfig).is_some_and(|validity| validity.not_after < now())
+}
+
+fn certificate_info(kubeconfig: &Value) -> Option<CertificateInfo> {
+    CertificateInfo::parse(&own_certificate(kubeconfig)?).ok()
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let now = i64::try_from(now).unwrap_or(i64::MAX);
-    pem.and_then(|pem| CertificateInfo::parse(&pem).ok())
-        .is_some_and(|validity| validity.needs_renewal(now, &[]))
+    i64::try_from(now).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
+use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::{self, machinist};
 use machinist_core::api::names::path::{
     CURRENT_CONFIG, CURRENT_IMAGE, DAEMON_DIR, NO_ORIGINALS, NODE_ANNOTATIONS,
@@ -16,7 +17,7 @@ use machinist_core::api::names::path::{
 use machinist_core::apply::{
     self, ApplyPlan, BASELINE_PATH, LONG_ORIGINALS, QuarantineView, empty_config,
 };
-use machinist_core::daemon::PENDING_PATH;
+use machinist_core::daemon::{CandidateConfig, PENDING_PATH, PendingChange, candidate_configs};
 use machinist_core::health::FAILED_CONFIG_PATH;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -24,7 +25,8 @@ use tokio::time::timeout;
 use super::super::os::detect;
 use super::super::quarantine;
 use super::super::root::{HostRoot, host_defaults};
-use super::super::state;
+use super::super::state::{self, CurrentConfigFile};
+use super::super::status::DaemonNote;
 use super::super::systemd::Systemd;
 use super::super::transaction::{self, FsChange};
 use super::paths::JoinPaths;
@@ -35,7 +37,7 @@ use crate::fault_injection;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The annotations that the daemon writes.
-const DAEMON_ANNOTATIONS: [&str; 12] = [
+const DAEMON_ANNOTATIONS: [&str; 13] = [
     annotation::CURRENT_CONFIG,
     annotation::DESIRED_CONFIG,
     annotation::CURRENT_IMAGE,
@@ -45,6 +47,7 @@ const DAEMON_ANNOTATIONS: [&str; 12] = [
     annotation::DESIRED_DRAIN,
     annotation::LAST_APPLIED_DRAIN,
     annotation::LAST_SYNCED_CONTROLLER_CONFIG,
+    machinist::IDENTITY_CLAIM,
     machinist::REBOOT,
     machinist::REBOOT_APPROVED,
     machinist::REBOOT_PENDING,
@@ -105,8 +108,14 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
     {
         systemd.stop(service::SERVICE_NAME).await.context("the daemon cannot be stopped")?;
     }
-    let RestoredFiles { from, mut changes, not_restored } = restore_files(&HostRoot::open(root)?)?;
+    transaction::recover(&HostRoot::open(root)?)?;
+    let old = config_to_leave(root, name, client.as_ref()).await?;
+    let RestoredFiles { from, mut changes, not_restored } =
+        restore_files(&HostRoot::open(root)?, old)?;
+    let refused = DaemonNote::read(root).ok().flatten().and_then(|note| note.refused);
     let node = match (client, join_paths.kubeconfig().exists()) {
+        // The Node is that of the machine with which this one shares its identity.
+        _ if refused.is_some() => "left alone: another machine works under this name".to_owned(),
         (Some(client), _) => release_node(&client, name).await,
         (None, true) => release_node_with_own_identity(&join_paths, name).await,
         (None, false) => "left alone: this machine has no identity".to_owned(),
@@ -124,13 +133,85 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
     Ok(LeaveReport { from, changes, not_restored, node })
 }
 
+/// What the machine has, and has to be undone.
+struct ConfigToLeave {
+    config: MachineConfig,
+    /// What is uncertain about it.
+    doubt: Option<String>,
+}
+
+/// The config that the machine leaves. If its file is damaged, the API server may know it: a machine without its config
+/// gets its files back, but not all links of units.
+async fn config_to_leave(
+    root: &Path,
+    name: &str,
+    client: Option<&Client>,
+) -> Result<ConfigToLeave> {
+    let host = HostRoot::open_read_only(root)?;
+    let known = |config| ConfigToLeave { config, doubt: None };
+    let damage = match state::read_current_config(&host)? {
+        CurrentConfigFile::Config(config) => return Ok(known(*config)),
+        CurrentConfigFile::Absent => return Ok(known(empty_config())),
+        CurrentConfigFile::Damaged(damage) => damage,
+    };
+    tracing::warn!(damage, "asking the API server for the config");
+    let pending = state::pending(&host).ok().flatten();
+    let asked = timeout(REQUEST_TIMEOUT, ask_for_config(root, name, client, pending.as_ref()));
+    let found = match asked.await {
+        Ok(found) => found,
+        Err(_) => Err(anyhow!("the API server does not respond")),
+    };
+    Ok(match found {
+        Ok(Some(config)) => known(config),
+        Ok(None) => doubtful(&damage, "the API server does not know the config either"),
+        Err(error) => doubtful(&damage, &format!("{error:#}")),
+    })
+}
+
+fn doubtful(damage: &str, reason: &str) -> ConfigToLeave {
+    let doubt = format!(
+        "{damage}, and {reason}: files are restored; look for links of units in /etc/systemd/system that nobody needs"
+    );
+    ConfigToLeave { config: empty_config(), doubt: Some(doubt) }
+}
+
+async fn ask_for_config(
+    root: &Path,
+    name: &str,
+    client: Option<&Client>,
+    pending: Option<&PendingChange>,
+) -> Result<Option<MachineConfig>> {
+    let client = match client {
+        Some(client) => client.clone(),
+        None => {
+            let identity = credentials::read_flattened(&JoinPaths::new(root).kubeconfig())?;
+            credentials::client_for(&identity).await?
+        }
+    };
+    let node: Node = Api::all(client.clone()).get(name).await?;
+    let configs: Api<MachineConfig> = Api::all(client);
+    for candidate in candidate_configs(&node, pending, &empty_config()) {
+        match candidate {
+            CandidateConfig::Known(config) => return Ok(Some(*config)),
+            CandidateConfig::Named(name) => {
+                if let Some(config) = configs.get_opt(&name).await? {
+                    return Ok(Some(config));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// Restores every managed file, then removes the daemon's own files. A path that cannot be changed does not
 /// keep the machine from leaving: its original stays, and the report says what to do.
-fn restore_files(root: &HostRoot) -> Result<RestoredFiles> {
-    transaction::recover(root)?;
-    let old = state::current_config(root)?.unwrap_or_else(empty_config);
-    let mut restored =
-        RestoredFiles { from: old.metadata.name.clone().unwrap_or_default(), ..Default::default() };
+fn restore_files(root: &HostRoot, leaving: ConfigToLeave) -> Result<RestoredFiles> {
+    let ConfigToLeave { config: old, doubt } = leaving;
+    let mut restored = RestoredFiles {
+        from: old.metadata.name.clone().unwrap_or_default(),
+        not_restored: doubt.into_iter().collect(),
+        ..Default::default()
+    };
     // Not checked for changes that a running machine refuses: they must not keep it from leaving.
     restored.commit(root, transaction::plan(root, &old, &empty_config())?)?;
     // Then what the cluster kept up to date next to its configs.

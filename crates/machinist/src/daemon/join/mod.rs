@@ -94,7 +94,7 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
     }
     if let Some(identity) = existing_identity(&join_paths)? {
         check_same_machine(&identity, given, options)?;
-        return repair(&identity, options).await;
+        return repair(identity, given, options).await;
     }
     join_paths.create_state_dir()?;
     let kubeconfig = if options.keep_identity {
@@ -187,15 +187,24 @@ async fn request_identity(
 
 /// Completes an earlier join, or restores what is missing of it. The service of a machine whose join was complete can be
 /// repaired while the API server is down.
-async fn repair(identity: &Value, options: &JoinOptions) -> Result<JoinReport> {
+async fn repair(mut identity: Value, given: &Value, options: &JoinOptions) -> Result<JoinReport> {
     let join_paths = JoinPaths::new(&options.root);
+    let has_expired = credentials::has_expired(&identity) && !options.keep_identity;
+    if has_expired {
+        // The old identity stays until the new one is there: the machine is still the one that it names.
+        identity = request_identity(&join_paths, given, options).await?;
+        write_identity(&options.root, &identity)?;
+    }
     JoinPaths::remove_file(&join_paths.join_request())?;
     // The Node is created before the unit is written.
     let has_service = join_paths.unit_file(service::SERVICE_NAME).symlink_metadata().is_ok();
     if !has_service {
-        ensure_node(&credentials::client_for(identity).await?, options).await?;
+        ensure_node(&credentials::client_for(&identity).await?, options).await?;
     }
-    let repaired = service::install(&join_paths, options)?;
+    let mut repaired = service::install(&join_paths, options)?;
+    if has_expired {
+        repaired.push(format!("{} had expired", join_paths.kubeconfig().display()));
+    }
     let is_started =
         options.start_now && start_service(&options.root, !repaired.is_empty()).await?;
     Ok(JoinReport {

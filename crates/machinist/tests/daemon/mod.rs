@@ -1,0 +1,10 @@
+//! The daemon as a process, on a machine that is a directory: damaged files of its own, clones, an API server that
+//! forgets, and what many changes cost.
+
+mod changes;
+mod clones;
+mod damage;
+mod expired;
+pub(crate) mod fixture;
+mod lost_node;
+mod newer_state;
