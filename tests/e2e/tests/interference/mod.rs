@@ -3,6 +3,8 @@
 mod fixture;
 mod fought_over;
 mod healing;
+mod host_faults;
+mod identity_power_cuts;
 mod immutable_files;
 mod own_unit;
 mod quarantine;

@@ -33,7 +33,7 @@ const fn fault(
     Fault { name, script, remedy, obstructs }
 }
 
-const FAULTS: [Fault; 9] = [
+const FAULTS: [Fault; 15] = [
     fault("nothing", ":", ":", false),
     fault("immutable", "test -f $p || echo x >$p; chattr +i $p", "chattr -i $p", true),
     fault("pipe", "rm -f $p; mkfifo $p", "test ! -p $p || rm $p", true),
@@ -42,15 +42,49 @@ const FAULTS: [Fault; 9] = [
     fault("edited", "echo drifted >$p", ":", false),
     fault("deleted", "rm -f $p", ":", false),
     fault("killed", "systemctl kill -s KILL machinist-daemon.service", ":", false),
+    fault("few files", FEW_FILES, MORE_FILES, false),
+    fault(
+        "full disk",
+        "dd if=/dev/zero of=/var/fill bs=256k 2>/dev/null || true",
+        "rm -f /var/fill",
+        false,
+    ),
+    fault(
+        "read-only",
+        "mount --bind /etc /etc; mount -o remount,bind,ro /etc",
+        "umount /etc",
+        false,
+    ),
+    fault(
+        "no tmp",
+        "umount -l /tmp 2>/dev/null || true; rm -rf /tmp",
+        "mkdir -p -m 1777 /tmp",
+        false,
+    ),
+    fault("reloads", RELOADS, "systemctl stop reloads.service 2>/dev/null || true", false),
+    fault("edited again", EDITS, "systemctl stop edits.service 2>/dev/null || true", false),
     fault("frozen", "systemctl kill -s STOP machinist-daemon.service", THAW, false),
 ];
 const THAW: &str = "systemctl kill -s CONT machinist-daemon.service";
+
+/// Nothing can be opened any more.
+const FEW_FILES: &str =
+    "prlimit --pid $(systemctl show -P MainPID machinist-daemon.service) --nofile=8:";
+const MORE_FILES: &str =
+    "prlimit --pid $(systemctl show -P MainPID machinist-daemon.service) --nofile=1024:";
+const RELOADS: &str = "systemd-run -q --collect --unit=reloads sh -c \
+    'for i in $(seq 100); do systemctl daemon-reload; sleep 0.02; done'";
+/// Shorter than it takes for a path to be fought over.
+const EDITS: &str = "systemd-run -q --collect --unit=edits sh -c \
+    'for i in $(seq 30); do echo edited >$1; sleep 0.05; done' sh $p";
 
 struct RandomRounds {
     fixture: InterferenceFixture,
     random: RandomGenerator,
     /// The files of the config that the machine should have.
     expected: BTreeMap<&'static str, String>,
+    /// The files of the last config that the machine had.
+    previous: (String, BTreeMap<&'static str, String>),
 }
 
 impl RandomRounds {
@@ -63,7 +97,10 @@ impl RandomRounds {
         let path = self.pick(&PATHS);
         let cuts_power = self.random.below(8) == 0;
         let config = format!("r{round}");
-        self.expected = BTreeMap::new();
+        let previous = std::mem::take(&mut self.expected);
+        if round > 0 {
+            self.previous = (format!("r{}", round - 1), previous);
+        }
         for path in PATHS {
             if self.random.below(4) > 0 {
                 self.expected.insert(path, format!("{round} {}\n", self.random.below(1000)));
@@ -113,6 +150,30 @@ impl RandomRounds {
         if let Err(error) = waited {
             panic!("{what}: {error:#}\n{}", self.fixture.log());
         }
+        self.assert_other_paths(config, path, what);
+    }
+
+    /// The other paths are those of the config that the Node names, whatever holds up the one.
+    fn assert_other_paths(&self, config: &str, path: &str, what: &str) {
+        let (before, files_before) = &self.previous;
+        let waited = wait_for("the other paths to be those of the current config", || {
+            let current = self.fixture.hub.annotation(NODE, "currentConfig");
+            let files = match current.as_str() {
+                name if name == config => &self.expected,
+                name if name == before => files_before,
+                _ => return Ok(true),
+            };
+            for other in PATHS.into_iter().filter(|other| *other != path) {
+                let found =
+                    self.fixture.machine.sh(&format!("test ! -e {other} || cat {other}"))?;
+                let expected = files.get(other).cloned().unwrap_or_default();
+                anyhow::ensure!(found == expected, "{current}: {other}: {found:?}, {expected:?}");
+            }
+            Ok(true)
+        });
+        if let Err(error) = waited {
+            panic!("{what}: {error:#}\n{}", self.fixture.log());
+        }
     }
 
     fn assert_converged(&self, config: &str, what: &str) {
@@ -129,8 +190,11 @@ impl RandomRounds {
         if let Err(error) = waited {
             panic!("{what}: {error:#}\n{}", fixture.log());
         }
-        let left = machine.sh("find /etc -name '.machinist*' -o -name '*.machinist-*'").unwrap();
+        let names = "-name '.machinist*' -o -name '*.machinist-*'";
+        let left = machine.sh(&format!("find /etc /var/lib -xdev {names}")).unwrap();
         assert_eq!(left, "", "{what}: left over");
+        let status = machine.exec(&["machinist", "daemon", "status"]).unwrap();
+        assert_eq!(status.code, 0, "{what}: {status:?}");
         let active = machine.sh("systemctl is-active machinist-daemon.service").unwrap();
         assert_eq!(active, "active\n", "{what}");
     }
@@ -144,8 +208,12 @@ fn a_machine_converges_after_every_fault() {
     eprintln!("MACHINIST_INTERFERENCE_SEED={seed}");
     let fixture = InterferenceFixture::start(None);
     fixture.hub.annotate(NODE, &[("machinist.dev/drift", "heal")]);
-    let mut rounds_of =
-        RandomRounds { fixture, random: RandomGenerator(seed), expected: BTreeMap::new() };
+    let mut rounds_of = RandomRounds {
+        fixture,
+        random: RandomGenerator(seed),
+        expected: BTreeMap::new(),
+        previous: Default::default(),
+    };
     for round in 0..rounds {
         rounds_of.round(round);
     }

@@ -1,6 +1,6 @@
 //! `machinist once` against real faults (failing system calls, power cuts), and against systemd's own implementation of
 //! enabling units.
-mod fixture;
+pub(crate) mod fixture;
 mod power_cuts;
 mod syscall_faults;
 mod systemd;
