@@ -12,6 +12,7 @@
 #![allow(unreachable_pub, reason = "a module of a test binary is not reachable from outside")]
 
 mod access;
+mod answers;
 mod backup;
 mod bootstrap;
 mod cli;

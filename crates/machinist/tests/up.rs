@@ -219,9 +219,40 @@ fn mistakes_of_join_and_leave_cost_nothing() {
 
     let ca = data.join("pki/ca.crt");
     let ca = ca.to_str().unwrap();
-    let without_scheme = ["join", "--server", "127.0.0.1:1", "--token", "a.b", "--ca-file", ca];
-    let error = stderr(machinist(&without_scheme));
-    assert!(error.contains("--server 127.0.0.1:1: write https://127.0.0.1:1"), "{error}");
+    let kubeconfig = fs::read_to_string(data.join("kubeconfig")).unwrap();
+    let server = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap();
+    let plain = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let no_tls = format!("https://{}", plain.local_addr().unwrap());
+    std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        for stream in plain.incoming() {
+            let mut stream = stream.unwrap();
+            // Unread bytes would reset the connection before the answer is seen.
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    // Another CA with the same name: signed by nobody that the hub knows.
+    let other = directory.path().join("other");
+    UpProcess::start(&other, &[]).stop();
+    let other_ca = other.join("pki/ca.crt");
+    let nowhere = directory.path().join("nowhere");
+    fs::create_dir_all(nowhere.join("etc")).unwrap();
+    let before = fs::read_dir(&nowhere).unwrap().count();
+    for (server, ca, part) in [
+        ("127.0.0.1:1", ca, "cannot join https://127.0.0.1:1: nothing listens on this port"),
+        ("http://127.0.0.1:1", ca, "write https://HOST:PORT"),
+        (server, other_ca.to_str().unwrap(), "signed by another CA"),
+        (&no_tls, ca, "does not speak TLS"),
+        ("https://no.such.host.invalid:6443", ca, "cannot join https://no.such.host.invalid:6443"),
+    ] {
+        let to =
+            ["join", "--server", server, "--token", "a.b", "--ca-file", ca, "--node-name", "n"];
+        let root = ["--root", nowhere.to_str().unwrap()];
+        let error = stderr(machinist(&[&to[..], &root].concat()));
+        assert!(error.contains(part), "{server}: {error}");
+    }
+    assert_eq!(fs::read_dir(&nowhere).unwrap().count(), before, "something was left behind");
 
     let root = directory.path().join("w1");
     fs::write(&root, "not a directory").unwrap();

@@ -272,8 +272,16 @@ fn deferred_reboots(fixture: &AdminFixture) {
     let text = fixture.run(&["reboot", "sim-00001"]);
     assert!(text.starts_with("sim-00001 reboots into rendered-worker-"), "{text}");
     fixture.wait_until("it to be through", |status| status["machines"]["updated"] == json!(1));
+    fixture.run(&["hold", "sim-00001", "--reason", "a disk is replaced"]);
     let (_, refused) = fixture.run_expecting(3, &["reboot", "sim-00001"]);
-    assert!(refused.contains("does not wait for a reboot"), "{refused}");
+    assert!(refused.contains("machinist release sim-00001"), "{refused}");
+    let all = fixture.run(&["status"]);
+    assert!(all.contains("is held (a disk is replaced)"), "{all}");
+    fixture.run(&["release", "sim-00001"]);
+    let text = fixture.run(&["reboot", "sim-00001"]);
+    assert!(text.contains("as soon as its pool can do without it"), "{text}");
+    // No daemon runs on a simulated machine.
+    fixture.run(&["annotate", "node", "sim-00001", "machinist.dev/reboot-requested-"]);
     let node = fixture.api_server.get(&format!("{NODES}/sim-00001")).body;
     let ours =
         |key: &str| node["metadata"]["annotations"].get(format!("machinist.dev/{key}")).cloned();

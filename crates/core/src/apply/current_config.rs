@@ -18,6 +18,16 @@ pub fn empty_config() -> MachineConfig {
     config
 }
 
+/// A MachineConfig as it is rendered: one without `spec.config` gets an empty Ignition config. Machines
+/// refuse a config without one, as in MCO, because rendered configs always have one.
+#[must_use]
+pub fn with_ignition_config(mut config: MachineConfig) -> MachineConfig {
+    if config.spec.config.as_ref().is_none_or(Value::is_null) {
+        config.spec.config = empty_config().spec.config;
+    }
+    config
+}
+
 /// Wraps an Ignition config in a MachineConfig; the name is derived from the contents.
 #[must_use]
 pub fn from_ignition(ignition: Value) -> MachineConfig {

@@ -56,6 +56,7 @@ pub use cluster_files::{
 };
 pub use current_config::{
     EMPTY_CONFIG_NAME, current_config_bytes, empty_config, from_ignition, parse_current_config,
+    with_ignition_config,
 };
 pub use error::ApplyError;
 pub use fs_node::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};

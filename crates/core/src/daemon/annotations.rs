@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::identity_claim::IdentityClaim;
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
-use crate::node::NodeView;
+use crate::node::{DriftedPath, NodeView, format_drifted};
 
 /// The maximum length of a reason, in characters.
 const MAX_REASON_CHARS: usize = 2000;
@@ -90,6 +90,9 @@ pub fn done(config: &str, image: Option<&str>) -> NodeAnnotationPatch {
         (annotation::REASON, Some("")),
         (machinist::REBOOT_PENDING, None),
         (machinist::REBOOT_APPROVED, None),
+        (machinist::FAILED_CONFIG, None),
+        (machinist::DRIFTED, None),
+        (machinist::HEAL, None),
     ]);
     let none = image.is_none().then(|| (annotation::DESIRED_IMAGE.to_owned(), None));
     done.into_iter().chain(none).collect()
@@ -98,14 +101,31 @@ pub fn done(config: &str, image: Option<&str>) -> NodeAnnotationPatch {
 /// The machine has the config, but an earlier change left something wrong that the config does not touch.
 #[must_use]
 pub fn done_but_degraded(config: &str, image: Option<&str>, reason: &str) -> NodeAnnotationPatch {
-    done(config, image).into_iter().chain(failed(state::DEGRADED, reason)).collect()
+    let failed = failed(state::DEGRADED, reason, config, &[]);
+    done(config, image).into_iter().chain(failed).collect()
 }
 
-/// The change failed.
+/// The machine failed while `desired` was its desired config. `drifted` are the paths that others have changed.
 #[must_use]
-pub fn failed(state: &str, reason: &str) -> NodeAnnotationPatch {
+pub fn failed(
+    state: &str,
+    reason: &str,
+    desired: &str,
+    drifted: &[DriftedPath],
+) -> NodeAnnotationPatch {
     let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
-    patch_of([(annotation::STATE, Some(state)), (annotation::REASON, Some(&reason))])
+    patch_of([
+        (annotation::STATE, Some(state)),
+        (annotation::REASON, Some(&reason)),
+        (machinist::FAILED_CONFIG, Some(desired)),
+        (machinist::DRIFTED, format_drifted(drifted).as_deref()),
+    ])
+}
+
+/// The request to heal the machine is answered.
+#[must_use]
+pub fn clear_heal() -> NodeAnnotationPatch {
+    patch_of([(machinist::HEAL, None)])
 }
 
 /// The machine asks to be drained.
@@ -186,6 +206,9 @@ pub fn external_inputs(node: &Node) -> Vec<Option<String>> {
         machinist::DRIFT,
         machinist::DRIFT_CONFLICT,
         machinist::IDENTITY_CLAIM,
+        machinist::HOLD,
+        machinist::HEAL,
+        machinist::REBOOT_REQUESTED,
     ];
     keys.into_iter().map(|key| NodeView(node).annotation(key).map(str::to_owned)).collect()
 }
@@ -247,7 +270,7 @@ mod tests {
             assert!(working(&node(&json!({annotation::STATE: state}))).is_empty());
         }
         assert_eq!(working(&node(&json!({annotation::STATE: "Done"}))).len(), 1);
-        let long = failed("Degraded", &"ä".repeat(3000));
+        let long = failed("Degraded", &"ä".repeat(3000), "b", &[]);
         assert_eq!(long[annotation::REASON].as_ref().unwrap().chars().count(), 2000);
     }
 

@@ -29,6 +29,8 @@ pub struct Observed<'a> {
 pub enum AgentWait {
     /// The controller has to assign a config.
     DesiredConfig,
+    /// An administrator holds the machine, and has to release it.
+    Held,
     /// The controller has to drain the machine.
     Drain {
         /// The request.
@@ -68,6 +70,11 @@ pub enum AgentStep {
     DropPendingChange,
     /// Update to the desired config.
     Update,
+    /// Record the reboot that an administrator has asked for.
+    PrepareReboot {
+        /// The request.
+        request: String,
+    },
     /// Report that a reboot is needed and ask for approval.
     RequestReboot {
         /// The config that needs it.
@@ -100,6 +107,25 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
         return AgentStep::Wait(AgentWait::DesiredConfig);
     }
     let disk = observed.config_on_disk.unwrap_or(node.current_config());
+    let image = observed.image_on_disk.unwrap_or(text(annotation::CURRENT_IMAGE));
+    let is_complete = observed.pending.is_none()
+        && disk == node.current_config()
+        && image == text(annotation::CURRENT_IMAGE)
+        && node.is_done();
+    let is_settled = is_complete && session.is_disk_verified;
+    let remaining = observed
+        .pending
+        .map_or(&[][..], |pending| session.remaining_actions(pending, observed.boot_id));
+    let needs_reboot = actions::needs_reboot(remaining);
+    let has_rebooted = text(annotation::POST_CONFIG_ACTION) == state::REBOOTING && !needs_reboot;
+    if node.held().is_some() {
+        return match () {
+            () if is_complete => AgentStep::Idle,
+            // This changes only what the Node says.
+            () if has_rebooted => AgentStep::ReportReboot,
+            () => AgentStep::Wait(AgentWait::Held),
+        };
+    }
     if observed.pending.is_some_and(|pending| pending.config != disk) {
         return AgentStep::DropPendingChange;
     }
@@ -109,13 +135,8 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
         return AgentStep::CorrectCurrentConfig { on_disk: disk.to_owned() };
     }
     let desired_image = text(annotation::DESIRED_IMAGE);
-    let image = observed.image_on_disk.unwrap_or(text(annotation::CURRENT_IMAGE));
     let needs_update = desired != disk || desired_image != image;
-    let remaining = observed
-        .pending
-        .map_or(&[][..], |pending| session.remaining_actions(pending, observed.boot_id));
-    let needs_reboot = actions::needs_reboot(remaining);
-    if text(annotation::POST_CONFIG_ACTION) == state::REBOOTING && !needs_reboot {
+    if has_rebooted {
         return AgentStep::ReportReboot;
     }
     if let Some(wait) = pending_drain_request(node) {
@@ -123,7 +144,9 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
     }
     if !remaining.is_empty() {
         let is_rollback = observed.pending.is_some_and(|pending| pending.is_rollback);
-        let needs_approval = needs_reboot && !is_rollback && !may_reboot(node, disk);
+        let is_requested = observed.pending.is_some_and(|it| it.requested_reboot.is_some());
+        let may_reboot = is_approved(node, disk) || !is_requested && !defers_reboot(node);
+        let needs_approval = needs_reboot && !is_rollback && !may_reboot;
         return match (needs_reboot, needs_approval) {
             (_, true) if needs_update => AgentStep::Update,
             (_, true) if text(machinist::REBOOT_PENDING) == disk => {
@@ -138,13 +161,12 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
             _ => AgentStep::RunActions,
         };
     }
-    let is_settled = session.is_disk_verified
-        && observed.pending.is_none()
-        && disk == node.current_config()
-        && image == text(annotation::CURRENT_IMAGE)
-        && node.is_done();
+    let request = text(machinist::REBOOT_REQUESTED);
     match () {
         () if needs_update => AgentStep::Update,
+        () if is_settled && !request.is_empty() => {
+            AgentStep::PrepareReboot { request: request.to_owned() }
+        }
         () if is_settled => AgentStep::Idle,
         () if observed.force => AgentStep::Update,
         () => AgentStep::Finish,
@@ -165,10 +187,14 @@ fn pending_drain_request(node: NodeView<'_>) -> Option<AgentWait> {
     })
 }
 
-/// Whether the machine may reboot into a config now.
-fn may_reboot(node: NodeView<'_>, config: &str) -> bool {
-    let deferred = node.annotation(machinist::REBOOT) == Some("deferred");
-    !deferred || node.annotation(machinist::REBOOT_APPROVED) == Some(config)
+/// Whether the machine has permission to reboot into a config.
+fn is_approved(node: NodeView<'_>, config: &str) -> bool {
+    node.annotation(machinist::REBOOT_APPROVED) == Some(config)
+}
+
+/// Whether every reboot of the machine needs a permission.
+fn defers_reboot(node: NodeView<'_>) -> bool {
+    node.annotation(machinist::REBOOT) == Some("deferred")
 }
 
 /// Whether the machine was drained for a config.

@@ -51,6 +51,9 @@ pub struct PendingChange {
     #[serde(default, alias = "isWayBack", skip_serializing_if = "std::ops::Not::not")]
     // words: keep
     pub is_rollback: bool,
+    /// The request of an administrator that the reboot fulfils, as it stands in the annotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_reboot: Option<String>,
     /// The OS part, until it has passed the health checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub os: Option<PendingOsChange>,
@@ -80,6 +83,8 @@ impl PendingChange {
             earlier.earlier = None;
         }
         let remaining = earlier.as_ref().map_or(&[][..], |earlier| earlier.remaining_actions(boot));
+        let requested_reboot =
+            earlier.as_ref().and_then(|earlier| earlier.requested_reboot.clone());
         Self {
             previous: earlier.as_ref().map_or(old, |earlier| &earlier.previous).clone(),
             config: new.metadata.name.clone().unwrap_or_default(),
@@ -87,9 +92,25 @@ impl PendingChange {
             actions_done: 0,
             boot: boot.to_owned(),
             is_rollback: false,
+            requested_reboot,
             os: None,
             earlier: earlier.map(Box::new),
         }
+    }
+
+    /// A reboot that an administrator has asked for. The config stays.
+    #[must_use]
+    pub fn reboot(config: &MachineConfig, request: &str, boot: &str) -> Self {
+        let type_ = DisruptionActionType::Reboot;
+        let actions = vec![DisruptionAction { type_, ..DisruptionAction::default() }];
+        let requested_reboot = Some(request.to_owned());
+        Self { requested_reboot, ..Self::new(config, config, actions, boot, None) }
+    }
+
+    /// Whether the config stays, so that there is nothing to return to.
+    #[must_use]
+    pub fn keeps_config(&self) -> bool {
+        self.previous.metadata.name.as_deref() == Some(self.config.as_str())
     }
 
     /// The rollback of this change, with the same actions. If the rollback does not happen, this change
@@ -104,6 +125,7 @@ impl PendingChange {
             actions_done: 0,
             boot: boot.to_owned(),
             is_rollback: true,
+            requested_reboot: self.requested_reboot.clone(),
             os: None,
             earlier: Some(Box::new(self)),
         }

@@ -284,7 +284,7 @@ impl Session {
     /// Waits for someone else. Measures from the first call with the same request.
     pub fn wait(&mut self, wait: &AgentWait, node: &str, now: Duration) -> WaitStatus {
         let (request, timeout, (event_reason, verb, limit)) = match wait {
-            AgentWait::DesiredConfig | AgentWait::RebootApproval { .. } => {
+            AgentWait::DesiredConfig | AgentWait::Held | AgentWait::RebootApproval { .. } => {
                 return WaitStatus::Waiting(None);
             }
             AgentWait::Drain { request } => {
@@ -367,10 +367,10 @@ impl Session {
     }
 
     /// Whether the health checks of a config decide whether its update is kept. A rollback is not
-    /// checked: there is nothing left to return to.
+    /// checked, nor a reboot without a change: there is nothing to return to.
     #[must_use]
     pub fn needs_health_check(&self, pending: Option<&PendingChange>, config: &str) -> bool {
-        pending.is_some_and(|pending| !pending.is_rollback)
+        pending.is_some_and(|pending| !pending.is_rollback && !pending.keeps_config())
             && self.healthy_on.as_deref() != Some(config)
     }
 }

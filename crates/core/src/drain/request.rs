@@ -36,7 +36,8 @@ pub enum DrainError {
     },
 }
 
-/// The request of a machine that is not done yet.
+/// The request of a machine that is not done yet. A machine that an administrator holds is not drained, but it
+/// may get its pods back.
 pub fn pending_request(node: &Node) -> Result<DrainRequest, DrainError> {
     let view = NodeView(node);
     let desired = view.annotation(DESIRED_DRAIN).unwrap_or_default();
@@ -46,6 +47,7 @@ pub fn pending_request(node: &Node) -> Result<DrainRequest, DrainError> {
     let verb = desired.split('-').next().unwrap_or_default();
     let value = desired.to_owned();
     match verb {
+        "drain" if view.held().is_some() => Ok(DrainRequest::None),
         "drain" => Ok(DrainRequest::Drain { value }),
         "uncordon" => Ok(DrainRequest::Uncordon { value }),
         verb => {

@@ -6,37 +6,10 @@ use serde::Serialize;
 
 use super::go_mode;
 use crate::apply::{EnablementMismatch, FsNode, ManagedPart, ManagedPath};
+use crate::node::DriftKind;
 
 /// Where a masked unit points.
 const DEV_NULL: &str = "/dev/null";
-
-/// What kind of difference it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum DriftKind {
-    /// The contents differ.
-    Content,
-    /// The permissions differ.
-    Mode,
-    /// The owner differs.
-    Owner,
-    /// Nothing is there.
-    Missing,
-    /// A link is there instead of a file.
-    Link,
-    /// A directory, device, socket or pipe is there instead of a file.
-    Type,
-    /// A unit was masked by hand.
-    Masked,
-    /// A unit should be masked and is not.
-    Unmasked,
-    /// Something is there that should not be.
-    Unexpected,
-    /// The enablement of a unit differs.
-    Enablement,
-    /// The path cannot be read.
-    Unreadable,
-}
 
 /// How severe a difference is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -26,10 +26,11 @@ mod policy;
 mod tests;
 mod watched_paths;
 
+pub use crate::node::{DriftKind, DriftedPath};
 pub use conflict::{
     ConflictStep, DriftConflictPolicy, DriftConflictPolicyError, describe_conflicts,
 };
-pub use finding::{DriftFinding, DriftKind, DriftSeverity};
+pub use finding::{DriftFinding, DriftSeverity};
 pub use heal_limit::{
     HEAL_WINDOW, HEALS_BEFORE_CONFLICT, HealConflict, HealLimit, MAX_HEAL_PAUSE, PathWriter,
     heal_pause,
@@ -95,6 +96,22 @@ pub fn check_drift(
     let managed = verified.managed.iter().filter_map(DriftFinding::of);
     let units = verified.enablement.into_iter().map(DriftFinding::enablement);
     DriftReport { findings: managed.chain(units).collect(), watched }
+}
+
+/// What a Node names of the findings that degrade the machine. `by` gives the process that changed a path.
+#[must_use]
+pub fn drifted_paths(
+    findings: &[DriftFinding],
+    by: impl Fn(&DriftFinding) -> Option<String>,
+) -> Vec<DriftedPath> {
+    let drifted = findings.iter().filter(|finding| finding.severity == DriftSeverity::Drift);
+    drifted
+        .map(|finding| DriftedPath {
+            path: finding.path.clone(),
+            kind: finding.kind,
+            by: by(finding),
+        })
+        .collect()
 }
 
 /// Why a machine is degraded, if it is: the first finding in MCO's words, then the paths of the others.

@@ -1,12 +1,14 @@
 //! A machine as the API shows it: its Node, and its MachineConfigNode.
 //!
-//! [`NodeView`] reads a Node; [`machine_config_node`] computes what is written to a MachineConfigNode.
+//! [`NodeView`] reads a Node, [`DriftedPath`] is what it says about drift; [`machine_config_node`] computes what is written to a MachineConfigNode.
 //! Which machine is updated when is decided in `rollout`, what is evicted in `drain`, and what a
 //! machine does next in `daemon`. All three build on this module.
 
+mod drifted;
 pub mod machine_config_node;
 mod target;
 mod view;
 
+pub use drifted::{DriftKind, DriftedPath, format_drifted, parse_drifted};
 pub use target::{LayeredImage, RolloutTarget};
 pub use view::{NodeView, NotReady};

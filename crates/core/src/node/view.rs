@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
 
-use super::RolloutTarget;
+use super::{DriftedPath, RolloutTarget, parse_drifted};
 
 /// Why a machine is not ready for pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -139,7 +139,42 @@ impl<'a> NodeView<'a> {
     /// Whether its daemon failed to apply the desired config.
     #[must_use]
     pub fn is_failing(self) -> bool {
-        self.current_config() != self.desired_config() && self.is_degraded()
+        self.current_config() != self.desired_config()
+            && self.is_degraded()
+            && !self.has_stale_failure()
+    }
+
+    /// Whether the failure that it reports is about an earlier config: it has not tried the desired one
+    /// yet. MCO's daemon does not say which config it failed on; then the failure counts.
+    #[must_use]
+    pub fn has_stale_failure(self) -> bool {
+        let failed_on = self.annotation(machinist::FAILED_CONFIG);
+        self.is_degraded() && failed_on.is_some_and(|config| config != self.desired_config())
+    }
+
+    /// Why an administrator holds it, if one does.
+    #[must_use]
+    pub fn held(self) -> Option<&'a str> {
+        self.annotation(machinist::HOLD)
+    }
+
+    /// The paths that others have changed, as its daemon last reported them.
+    #[must_use]
+    pub fn drifted(self) -> Vec<DriftedPath> {
+        self.annotation(machinist::DRIFTED).map(parse_drifted).unwrap_or_default()
+    }
+
+    /// Whether an administrator has asked for a reboot that has not happened yet.
+    #[must_use]
+    pub fn requests_reboot(self) -> bool {
+        !self.text(machinist::REBOOT_REQUESTED).is_empty()
+    }
+
+    /// Whether someone has asked for something that its daemon has not done yet.
+    #[must_use]
+    pub fn has_open_request(self) -> bool {
+        let requests = [machinist::HEAL, machinist::RETRY, machinist::REBOOT_REQUESTED];
+        requests.iter().any(|request| self.annotation(request).is_some())
     }
 
     /// Whether its daemon reports that it cannot continue.

@@ -14,18 +14,21 @@ pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
     configuration.and_then(|configuration| configuration.name.as_deref()).unwrap_or_default()
 }
 
-/// Why a machine is not a candidate: it has the target and works on it or failed on it, or it is not
-/// ready.
+/// Why a machine is not a candidate: an administrator holds it, it has the target and works on it or failed
+/// on it, or it is not ready.
 pub(super) fn already_targeted(
     views: &[NodeView<'_>],
     goal: RolloutTarget<'_>,
 ) -> BTreeMap<String, WaitReason> {
     let mut waiting = BTreeMap::new();
     for view in views {
-        let reason = if view.needs_target(goal) {
+        let held = view.held().filter(|_| view.needs_target(goal) || !view.is_done());
+        let reason = if let Some(because) = held {
+            Some(WaitReason::Held { because: because.to_owned() })
+        } else if view.needs_target(goal) {
             view.not_ready().map(|because| WaitReason::NotReady { because })
-        } else if view.is_failing() {
-            Some(WaitReason::Failing { message: view.reason().to_owned() })
+        } else if view.is_degraded() && !view.has_stale_failure() {
+            Some(degraded(*view))
         } else if view.awaits_reboot() && view.not_ready().is_none() {
             Some(WaitReason::RestartPending { opens: None })
         } else if !view.is_done() {
@@ -38,6 +41,18 @@ pub(super) fn already_targeted(
         }
     }
     waiting
+}
+
+/// What is wrong with a degraded machine.
+fn degraded(view: NodeView<'_>) -> WaitReason {
+    let (paths, message) = (view.drifted(), view.reason().to_owned());
+    if !paths.is_empty() {
+        WaitReason::Drifted { paths }
+    } else if view.is_failing() {
+        WaitReason::Failing { message }
+    } else {
+        WaitReason::Degraded { message }
+    }
 }
 
 /// By zone, machines without a zone last; within a zone the oldest first.

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::drain::DrainBlocker;
 
-use crate::node::NotReady;
+use crate::node::{DriftedPath, NotReady};
 
 /// Machine names, shared between reasons: thousands of machines may wait for the same few.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +51,26 @@ pub enum WaitReason {
     Failing {
         /// The state or message of its daemon.
         message: String,
+    },
+    /// Others have changed paths of its config. It gets no new config until they are healed.
+    Drifted {
+        /// The paths.
+        paths: Vec<DriftedPath>,
+    },
+    /// It has its config, and its daemon reports that something else is wrong.
+    Degraded {
+        /// The message of its daemon.
+        message: String,
+    },
+    /// An administrator holds it.
+    Held {
+        /// Why.
+        because: String,
+    },
+    /// It needs another config and is still busy with an earlier one.
+    Superseded {
+        /// The config that it is working on.
+        config: String,
     },
     /// It is not ready.
     NotReady {

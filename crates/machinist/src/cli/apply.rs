@@ -30,6 +30,10 @@ pub(super) struct ApplyArgs {
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     filename: Vec<PathBuf>,
 
+    /// Read the directories below directories, too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+
     /// Let the API server check everything, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -60,7 +64,14 @@ enum ApplyResult {
 
 impl ApplyArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        let documents = manifests::read(&self.filename)?;
+        let documents = if self.recursive {
+            manifests::read_recursively(&self.filename)?
+        } else {
+            for skipped in manifests::skipped_directories(&self.filename) {
+                output::print_note(&format!("skipped {}: use -R to read it", skipped.display()));
+            }
+            manifests::read(&self.filename)?
+        };
         if documents.is_empty() {
             bail!("these files contain no objects");
         }

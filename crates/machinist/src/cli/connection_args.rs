@@ -10,8 +10,8 @@ use crate::kubernetes::{ConnectionOptions, connect};
 /// Which API server to connect to.
 #[derive(Debug, Clone, Default, Args)]
 pub(super) struct ConnectionArgs {
-    /// The kubeconfig to connect with [default: $KUBECONFIG, else a hub that runs on this machine, else
-    /// ~/.kube/config, else the cluster that this process runs in]
+    /// The kubeconfig to connect with [default: $KUBECONFIG, else a hub that runs on this machine (of this user, then
+    /// the service of the package), else ~/.kube/config, else the cluster that this process runs in]
     #[arg(long, value_name = "PATH", help_heading = "API server")]
     kubeconfig: Option<PathBuf>,
 
@@ -40,6 +40,15 @@ impl ConnectionArgs {
     /// Whether `--kubeconfig` names this file.
     pub(super) fn is_kubeconfig(&self, path: &std::path::Path) -> bool {
         self.kubeconfig.as_deref() == Some(path)
+    }
+
+    /// The same with this kubeconfig, if the user names none and the file exists.
+    pub(super) fn or_kubeconfig(&self, path: &std::path::Path) -> Self {
+        let names_one = self.kubeconfig.is_some()
+            || self.context.is_some()
+            || std::env::var_os("KUBECONFIG").is_some_and(|list| !list.is_empty());
+        let own = Some(path.to_owned()).filter(|path| !names_one && path.exists());
+        Self { kubeconfig: own.or_else(|| self.kubeconfig.clone()), context: self.context.clone() }
     }
 
     fn options(&self) -> ConnectionOptions {

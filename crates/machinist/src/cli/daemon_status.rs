@@ -14,6 +14,7 @@ use super::daemon::host_name;
 use super::once::printable;
 use super::output::{DIMMED, ERROR, OutputFormat, WARNING};
 use super::{CommandOutcome, once, output};
+use crate::daemon::join::{self, paths::JoinPaths};
 use crate::daemon::preview::{self, ChangePreview};
 use crate::daemon::status::{self, DaemonNote};
 use crate::daemon::watchdog;
@@ -77,6 +78,7 @@ fn text(status: &status::MachineStatus) -> String {
             }
             rows.extend(note.refused.as_deref().map(|reason| ("REFUSED", printable(reason))));
             rows.push(("DESIRED", note.desired.clone()));
+            rows.extend(note.held.clone().map(|why| ("HELD", why)));
             rows.extend(note.waiting.clone().map(|waiting| ("WAITING FOR", waiting)));
         }
         None => rows.push(("STATE", "the daemon has not run since the last boot".into())),
@@ -112,7 +114,8 @@ fn text(status: &status::MachineStatus) -> String {
 
 /// Show what a config would change on this machine, and whether it needs a reload, a restart or a reboot
 ///
-/// Without -f, it is the config that the machine's Node names. Nothing is written. The exit code is 3 if
+/// Without -f, it is the config that the machine's Node names, read with the machine's own identity if it has
+/// joined. Nothing is written. The exit code is 3 if
 /// the machine would refuse the config.
 #[derive(Debug, Args)]
 #[command(
@@ -171,8 +174,11 @@ impl DaemonPlanArgs {
         &self,
     ) -> Result<(machinist_core::api::MachineConfig, Option<MachineConfiguration>)> {
         runtime()?.block_on(async {
-            let name = self.node_name.clone().map_or_else(host_name, Ok)?;
-            preview::desired(&self.connection.client().await?, &name).await
+            // A machine that has joined may read its own config, under the name that it joined with.
+            let joined = join::joined_name(&self.root);
+            let name = self.node_name.clone().or(joined).map_or_else(host_name, Ok)?;
+            let own = JoinPaths::new(&self.root).kubeconfig();
+            preview::desired(&self.connection.or_kubeconfig(&own).client().await?, &name).await
         })
     }
 }

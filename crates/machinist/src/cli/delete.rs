@@ -1,15 +1,21 @@
 //! `machinist delete`: deletes objects and waits until they are gone.
 
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::{ArgAction, Args};
 use http::Method;
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use machinist_core::api::MachineConfigPool;
 use machinist_core::duration::parse_duration;
+use machinist_core::rollout::nodes_of;
 use serde_json::{Value, json};
 
 use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, SessionArgs};
+use super::cluster::snapshot::SnapshotKind;
 use super::cluster::wait_condition::WaitCondition;
 use super::cluster::{self, usage_error};
 use super::{CommandOutcome, output};
@@ -18,7 +24,8 @@ use crate::manifests;
 
 /// Delete objects by name, by label, by kind or from manifests
 ///
-/// The command waits until the objects are gone, also for those with finalizers.
+/// The command waits until the objects are gone, also for those with finalizers. Before it deletes a pool that
+/// has machines, it asks; where nobody can answer, it refuses with exit code 3.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist delete mc 50-worker-chrony --ignore-not-found")]
 pub(super) struct Delete {
@@ -45,6 +52,10 @@ pub(super) struct Delete {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
 
+    /// Delete pools with machines without asking
+    #[arg(short, long)]
+    yes: bool,
+
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -69,6 +80,9 @@ impl Delete {
             };
             if targets.is_empty() {
                 output::print_note("No resources found");
+            }
+            if !self.yes && !confirm_pools(&session, &targets).await? {
+                return Ok(CommandOutcome::Refused);
             }
             let mut outcome = CommandOutcome::Done;
             for target in &targets {
@@ -139,5 +153,72 @@ impl Delete {
                 target.object_name()
             )),
         }
+    }
+}
+
+/// Whether pools that have machines may be deleted: asks, if there are any.
+async fn confirm_pools(session: &ClusterSession, targets: &[ObjectTarget<'_>]) -> Result<bool> {
+    let is_pool = |target: &&ObjectTarget<'_>| target.resource.kind == "MachineConfigPool";
+    let names: Vec<&str> = targets.iter().filter(is_pool).map(|it| it.name.as_str()).collect();
+    if names.is_empty() {
+        return Ok(true);
+    }
+    let pools: Vec<MachineConfigPool> = session.all(SnapshotKind::Pool).await?;
+    let nodes: Vec<Node> = session.all(SnapshotKind::Node).await?;
+    let Some(question) = pool_question(&names, &pools, &nodes) else { return Ok(true) };
+    if !std::io::stdin().is_terminal() {
+        output::print_error(&format!("{question}: to delete anyway, use --yes"));
+        return Ok(false);
+    }
+    output::print(&format!("{question}. Delete anyway? [y/N] "))?;
+    let mut answer = String::new();
+    std::io::stdin().lock().take(16).read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// What to ask before these pools are deleted; none if no machine is in them.
+fn pool_question(names: &[&str], pools: &[MachineConfigPool], nodes: &[Node]) -> Option<String> {
+    let texts: Vec<String> = names
+        .iter()
+        .filter_map(|name| {
+            let pool = pools.iter().find(|pool| pool.name_any() == *name)?;
+            match nodes_of(pool, pools, nodes).0.len() {
+                0 => None,
+                1 => Some(format!("pool {name} has 1 machine")),
+                count => Some(format!("pool {name} has {count} machines")),
+            }
+        })
+        .collect();
+    let after =
+        "they move to the pool worker, or to none, and keep their config until they get another";
+    (!texts.is_empty()).then(|| format!("{}; {after}", texts.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pools_with_machines_are_asked_about() {
+        let pool = |name: &str| -> MachineConfigPool {
+            serde_json::from_value(json!({
+                "metadata": {"name": name},
+                "spec": {"nodeSelector": {"matchLabels": {"role": name}}},
+            }))
+            .unwrap()
+        };
+        let node = |name: &str, role: &str| -> Node {
+            serde_json::from_value(json!({"metadata": {"name": name, "labels": {"role": role}}}))
+                .unwrap()
+        };
+        let pools = [pool("worker"), pool("storage"), pool("infra")];
+        let nodes = [node("a", "storage"), node("b", "storage"), node("c", "worker")];
+        let ask = |names: &[&str]| pool_question(names, &pools, &nodes);
+        assert_eq!(ask(&["infra", "nosuch"]), None);
+        let text = ask(&["storage", "infra", "worker"]).unwrap();
+        assert!(
+            text.starts_with("pool storage has 2 machines, pool worker has 1 machine; "),
+            "{text}"
+        );
     }
 }

@@ -12,6 +12,7 @@ use machinist_core::api::operator::{
     DisruptionAction, DisruptionActionType, MachineConfiguration, NodeDisruptionPolicy,
     ServiceReference,
 };
+use machinist_core::apply;
 use machinist_core::diff::{
     self, ChangeKind, ContentChange, DiffLineKind, ItemChange, ListChange, ShownContents,
 };
@@ -117,7 +118,7 @@ fn read_one(path: &Path) -> Result<MachineConfig> {
     };
     let found: Vec<&ManifestDocument> = documents.iter().filter(is_machine_config).collect();
     match found.as_slice() {
-        [one] => one.typed(),
+        [one] => one.typed().map(apply::with_ignition_config),
         [] => bail!("{}: no MachineConfig in this file", path.display()),
         many => {
             let names: Vec<&str> = many.iter().map(|document| document.name()).collect();

@@ -17,15 +17,14 @@ use super::generate_inputs::GenerateInputs;
 use super::output::{DIMMED, HEADING, OutputFormat};
 use super::pool_inputs::{PoolArgs, find};
 use super::{CommandOutcome, output};
-use crate::manifests;
 
 /// Show which MachineConfig a file, unit or argument of a pool comes from, and what it overrides
 ///
-/// Without a name, all entries of the rendered config are listed with their sources. MachineConfigs that
+/// Without -f, the pool of the API server is explained. Without a name, all entries of the rendered config are listed with their sources. MachineConfigs that
 /// would be generated from image mirrors, image policies and settings in the inputs are included.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  machinist explain --pool worker -f examples/chrony.yaml /etc/chrony.conf"
+    after_help = "Example:\n  machinist explain --pool worker -f examples/chrony.yaml /etc/chrony.conf\n\nMore examples:\n  machinist explain --pool worker /etc/chrony.conf"
 )]
 pub(super) struct ExplainArgs {
     #[command(flatten)]
@@ -48,7 +47,7 @@ struct ExplainReport<'a> {
 
 impl ExplainArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        let documents = manifests::read(&self.inputs.filename)?;
+        let documents = self.inputs.documents()?;
         let mut inputs = find(&documents, &self.inputs.pool)?;
         let generated = GenerateInputs::find(&documents)?;
         add_generated(&mut inputs.machine_configs, &generated);

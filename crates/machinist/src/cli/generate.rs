@@ -14,10 +14,11 @@ use machinist_core::generated_config::{GeneratedConfig, GeneratedFile, decoded_f
 use machinist_core::go::yaml::to_go_yaml;
 use serde_json::json;
 
+use super::cluster::documents::read_documents;
+use super::cluster::session::SessionArgs;
 use super::generate_inputs::GenerateInputs;
 use super::template_args::TemplateArgs;
 use super::{CommandOutcome, output};
-use crate::manifests;
 
 /// Generate the MachineConfigs that a pool gets from image mirrors, image policies and settings
 ///
@@ -34,9 +35,13 @@ pub(super) struct Generate {
     #[arg(long, value_name = "NAME")]
     pool: String,
 
-    /// The manifests: a file, a directory, or - for standard input (repeatable)
-    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    /// The manifests: a file, a directory, or - for standard input (repeatable) [default: the objects of the API
+    /// server]
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
     filename: Vec<PathBuf>,
+
+    #[command(flatten)]
+    session: SessionArgs,
 
     #[command(flatten)]
     templates: TemplateArgs,
@@ -48,7 +53,7 @@ pub(super) struct Generate {
 
 impl Generate {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        let documents = manifests::read(&self.filename)?;
+        let documents = read_documents(&self.filename, &self.session)?;
         let inputs = GenerateInputs::find(&documents)?;
         let pool = inputs.pool(&self.pool)?;
         let templates = self.templates.read()?;

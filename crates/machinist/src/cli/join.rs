@@ -17,6 +17,7 @@ use super::metrics_args::MetricsSecurityArgs;
 use super::output::OutputFormat;
 use super::{CommandOutcome, output};
 use crate::daemon::join::{self, JoinOptions, credentials};
+use crate::daemon::transaction::FsAction;
 use crate::telemetry::{self, LogFormat};
 
 /// Join this machine to a hub or a Kubernetes cluster
@@ -173,10 +174,7 @@ impl JoinArgs {
         };
         let authority = read(self.ca_file.as_deref().context("--ca-file is missing")?)?;
         let server = self.server.as_deref().unwrap_or_default();
-        anyhow::ensure!(
-            server.starts_with("https://"),
-            "--server {server}: write https://{server}"
-        );
+        let server = &server_url(server)?;
         Ok(credentials::token_kubeconfig(server, &self.token()?, &authority))
     }
 
@@ -199,6 +197,20 @@ impl JoinArgs {
         );
         Ok(token.to_owned())
     }
+}
+
+/// The URL of `--server`. A host with a port is enough: nothing else is served there.
+fn server_url(text: &str) -> Result<String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+    let parsed: Result<http::Uri, _> = url.parse();
+    let is_usable = parsed.as_ref().is_ok_and(|uri| {
+        uri.scheme_str() == Some("https") && uri.host().is_some_and(|host| !host.is_empty())
+    });
+    anyhow::ensure!(
+        is_usable,
+        "--server {text}: write https://HOST:PORT, such as https://hub.example:6443"
+    );
+    Ok(url)
 }
 
 /// Make this machine leave: managed files become what they were before it joined
@@ -244,7 +256,11 @@ impl LeaveArgs {
             OutputFormat::Text => {
                 let mut text = String::new();
                 for change in &left.changes {
-                    let _ = writeln!(text, "restored {}", change.path.escape_default());
+                    let verb = match change.action {
+                        FsAction::Remove => "removed",
+                        _ => "restored",
+                    };
+                    let _ = writeln!(text, "{verb} {}", change.path.escape_default());
                 }
                 for path in &left.not_restored {
                     let _ = writeln!(text, "not restored: {}", path.escape_default());
@@ -260,4 +276,26 @@ impl LeaveArgs {
 fn runtime() -> Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().context("cannot start the async runtime")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_a_url_or_a_host_with_a_port() {
+        for (text, expected) in [
+            ("https://hub:6443", Some("https://hub:6443")),
+            ("hub.example:6443", Some("https://hub.example:6443")),
+            ("192.0.2.1:6443", Some("https://192.0.2.1:6443")),
+            ("[2001:db8::1]:6443", Some("https://[2001:db8::1]:6443")),
+            ("http://hub:6443", None),
+            ("ftp://hub", None),
+            ("", None),
+            ("hub with spaces", None),
+            ("https://", None),
+        ] {
+            assert_eq!(server_url(text).ok().as_deref(), expected, "{text}");
+        }
+    }
 }

@@ -29,6 +29,8 @@ mod firstboot;
 mod generate;
 mod generate_inputs;
 mod get;
+mod heal;
+mod hold;
 mod hub;
 mod hub_check;
 mod ignition;
@@ -40,6 +42,7 @@ mod man;
 mod metrics_args;
 mod migrate;
 mod must_gather;
+mod node_request;
 mod once;
 mod operator;
 mod os;
@@ -55,6 +58,7 @@ mod rollout;
 mod schema_check;
 mod server;
 mod signals;
+mod status;
 mod template_args;
 mod token;
 mod up;
@@ -95,8 +99,9 @@ impl From<CommandOutcome> for ExitCode {
 ///
 /// `machinist up` runs a hub: the API server and the controller in one process. `get`, `apply`,
 /// `delete`, `describe`, `label`, `annotate` and `wait` work with objects of a hub or of a Kubernetes
-/// cluster. `plan`, `rollout`, `rollback`, `pause`, `resume` and `reboot` control rollouts. The other
-/// commands work offline, on manifests in files.
+/// cluster. `plan`, `rollout`, `rollback`, `pause` and `resume` control rollouts; `status`, `heal`,
+/// `hold`, `release` and `reboot` are about single machines. The other commands work offline, on manifests
+/// in files.
 #[derive(Debug, Parser)]
 #[command(
     name = "machinist",
@@ -138,6 +143,10 @@ enum CliCommand {
     Rollback(rollback::RollbackArgs),
     Pause(pause::Pause),
     Resume(pause::Resume),
+    Status(status::StatusArgs),
+    Heal(heal::HealArgs),
+    Hold(hold::HoldArgs),
+    Release(hold::ReleaseArgs),
     Reboot(reboot::RebootArgs),
     Adopt(adopt::Adopt),
     #[command(alias = "move")]
@@ -189,6 +198,10 @@ pub fn run() -> ExitCode {
         CliCommand::Rollback(command) => command.run(),
         CliCommand::Pause(command) => command.run(),
         CliCommand::Resume(command) => command.run(),
+        CliCommand::Status(command) => command.run(),
+        CliCommand::Heal(command) => command.run(),
+        CliCommand::Hold(command) => command.run(),
+        CliCommand::Release(command) => command.run(),
         CliCommand::Reboot(command) => command.run(),
         CliCommand::Adopt(command) => command.run(),
         CliCommand::Migrate(command) => command.run(),

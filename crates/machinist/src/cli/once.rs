@@ -94,7 +94,7 @@ pub(super) fn read_config(path: &Path) -> Result<MachineConfig> {
         [one] if one.name().is_empty() => {
             bail!("{}: metadata.name: the MachineConfig has no name: add one", one.origin)
         }
-        [one] => one.typed(),
+        [one] => one.typed().map(apply::with_ignition_config),
         [] => match documents.iter().filter(is_ignition).collect::<Vec<_>>().as_slice() {
             [one] => Ok(apply::from_ignition(one.value.clone())),
             _ => bail!("{}: no MachineConfig and no Ignition config in this file", path.display()),

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
+use machinist_core::api::names::object::CLUSTER;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::apply::EMPTY_CONFIG_NAME;
 use machinist_core::plan::{
@@ -31,13 +32,14 @@ const MAX_NAMED_MACHINES: usize = 5;
 /// Show what a change would do to pools and machines, without applying it
 ///
 /// Shows the rendered config and its differences, which machines change, what it costs each of them,
-/// which ones update first, and known risks. Nothing is written. The exit code is 3 if a machine would
+/// which ones update first, and known risks. The cost follows from the node disruption policy of the API server,
+/// or from that of a MachineConfiguration in the manifests. Nothing is written. The exit code is 3 if a machine would
 /// refuse the change or a pool cannot be rendered.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist plan -f examples/chrony.yaml\n\n\
         More examples:\n  machinist plan --delete mc/50-worker-chrony -o json")]
 pub(super) struct PlanArgs {
-    /// The new MachineConfigs and MachineConfigPools: a file, a directory, or - for standard input
+    /// The new MachineConfigs, MachineConfigPools and MachineConfiguration: a file, a directory, or - for standard input
     /// (repeatable)
     #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "delete")]
     filename: Vec<PathBuf>,
@@ -70,8 +72,8 @@ impl PlanArgs {
         }
         cluster::block_on(async {
             let session = self.session.connect().await?;
-            let snapshot = session.snapshot().await?;
-            let (mut changes, ignored) = changes(&session, &snapshot, &documents)?;
+            let mut snapshot = session.snapshot().await?;
+            let (mut changes, ignored) = changes(&session, &mut snapshot, &documents)?;
             self.deletions(&session, &snapshot, &mut changes)?;
             let policy = snapshot.policy();
             let controller_config = snapshot.controller_config().cloned();
@@ -87,7 +89,7 @@ impl PlanArgs {
                 plan_changes(&snapshot, &changes, &Time(k8s_openapi::jiff::Timestamp::now()));
             for object in &ignored {
                 output::print_warning(&format!(
-                    "{object}: plans cover only MachineConfigs and MachineConfigPools; its effect is not shown"
+                    "{object}: plans cover only MachineConfigs, MachineConfigPools and the MachineConfiguration; its effect is not shown"
                 ));
             }
             match self.output {
@@ -134,10 +136,11 @@ impl PlanArgs {
     }
 }
 
-/// The objects as `machinist apply` would write them, and the names of those that plans do not cover.
+/// The objects as `machinist apply` would write them, and the names of those that plans do not cover. A
+/// MachineConfiguration goes into the snapshot: it is in force when the machines take the change.
 fn changes(
     session: &ClusterSession,
-    snapshot: &ClusterSnapshot,
+    snapshot: &mut ClusterSnapshot,
     documents: &[ManifestDocument],
 ) -> Result<(PlannedChanges, Vec<String>)> {
     let (mut changes, mut ignored) = (PlannedChanges::default(), Vec::new());
@@ -157,6 +160,16 @@ fn changes(
                 bail!("{} is given twice; remove one", target.object_name());
             }
             changes.pools.push(object);
+        } else if is(SnapshotKind::MachineConfiguration) {
+            if target.name != CLUSTER {
+                bail!(
+                    "{}: metadata.name: only the MachineConfiguration {CLUSTER} has an effect: use this name",
+                    target.object_name()
+                );
+            }
+            let live = snapshot.machine_configuration.as_ref();
+            let object = applied(SnapshotKind::MachineConfiguration, live, &manifest)?;
+            snapshot.machine_configuration = Some(object);
         } else {
             ignored.push(target.object_name());
         }

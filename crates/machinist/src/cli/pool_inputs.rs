@@ -10,8 +10,10 @@ use machinist_core::api::names::object::{CONTROLLER_CONFIG, POOL_WORKER};
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
 use machinist_core::render::ImageSources;
 
+use super::cluster::documents::read_documents;
+use super::cluster::session::SessionArgs;
 use super::generate_inputs::cluster_object;
-use crate::manifests::{self, ManifestDocument};
+use crate::manifests::ManifestDocument;
 
 /// The flags that name the inputs of one pool.
 #[derive(Debug, Args)]
@@ -20,9 +22,13 @@ pub(super) struct PoolArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) pool: String,
 
-    /// The manifests: a file, a directory, or - for standard input (repeatable)
-    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
-    pub(super) filename: Vec<PathBuf>,
+    /// The manifests: a file, a directory, or - for standard input (repeatable) [default: the objects of the API
+    /// server]
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    filename: Vec<PathBuf>,
+
+    #[command(flatten)]
+    session: SessionArgs,
 }
 
 /// The inputs of one pool.
@@ -49,7 +55,12 @@ impl PoolInputs {
 impl PoolArgs {
     /// Reads the manifests and finds the inputs of the pool.
     pub(super) fn read(&self) -> Result<PoolInputs> {
-        find(&manifests::read(&self.filename)?, &self.pool)
+        find(&self.documents()?, &self.pool)
+    }
+
+    /// The manifests, or the objects of the API server.
+    pub(super) fn documents(&self) -> Result<Vec<ManifestDocument>> {
+        read_documents(&self.filename, &self.session)
     }
 }
 

@@ -1,8 +1,7 @@
-//! `machinist reboot`: permission to reboot, for a machine that waits for it.
+//! `machinist reboot`: permission to reboot for a machine that waits for it, or a request for any other.
 
 use anyhow::Result;
 use clap::Args;
-use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist;
@@ -11,17 +10,15 @@ use machinist_core::rollout::{RolloutPolicy, pools_of};
 use serde_json::json;
 
 use super::cluster::session::SessionArgs;
-use super::cluster::snapshot::{SnapshotKind, deserialize};
+use super::cluster::snapshot::SnapshotKind;
+use super::node_request::{RequestDecision, request};
 use super::{CommandOutcome, cluster, output};
-use crate::kubernetes::request::{MERGE_PATCH, status_code, with_query};
 
-/// How often a write is retried after a conflict with another writer.
-const MAX_CONFLICT_RETRIES: usize = 5;
-
-/// Allow a machine that waits for a reboot to restart
+/// Reboot a machine
 ///
-/// Machines of a pool with the annotation machinist.dev/reboot=deferred wait for this permission. If the
-/// machine does not wait for a reboot, the exit code is 3 and the error shows what it does instead.
+/// A machine that waits for permission to reboot gets it. Any other machine that is up to date reboots as soon
+/// as its pool can do without it: it is drained first, and no more machines than maxUnavailable are away. A
+/// machine that is updating, failed or held is refused with exit code 3, and the error shows why.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist reboot worker-1")]
 pub(super) struct RebootArgs {
@@ -36,40 +33,72 @@ impl RebootArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         cluster::block_on(async {
             let session = self.session.connect().await?;
-            let path = session.needed(SnapshotKind::Node)?.path(None, Some(&self.node));
-            let mut tries = 0;
-            loop {
-                tries += 1;
-                let object = session.client.get(&path).await?;
-                let node: Node = deserialize(SnapshotKind::Node, &object)?;
-                let view = NodeView(&node);
-                let pools: Vec<MachineConfigPool> = session.all(SnapshotKind::Pool).await?;
-                if let Some(why_not) = why_not(view, &pools) {
-                    output::print_error(&why_not);
-                    return Ok(CommandOutcome::Refused);
-                }
-                let config = view.desired_config();
-                // The resource version makes the write fail if the machine no longer waits for this.
-                let patch = json!({"metadata": {
-                    "resourceVersion": node.metadata.resource_version,
-                    "annotations": {machinist::REBOOT_APPROVED: config},
-                }});
-                let path = with_query(&path, &[("fieldManager", "machinist")]);
-                match session.client.write(Method::PATCH, &path, MERGE_PATCH, &patch).await {
-                    Err(error)
-                        if tries < MAX_CONFLICT_RETRIES && status_code(&error) == Some(409) => {}
-                    Err(error) => return Err(error),
-                    Ok(_) => {
-                        output::print(&format!(
+            let pools: Vec<MachineConfigPool> = session.all(SnapshotKind::Pool).await?;
+            let now = k8s_openapi::jiff::Timestamp::now().to_string();
+            let done = request(&session, &self.node, async |node: &Node| {
+                let view = NodeView(node);
+                let config = view.desired_config().to_owned();
+                Ok(match decide(view, &pools) {
+                    RebootDecision::Approve => RequestDecision::Write(
+                        json!({machinist::REBOOT_APPROVED: config}),
+                        Ok(format!(
                             "{} reboots into {config} as soon as it is drained\n",
                             self.node
-                        ))?;
-                        return Ok(CommandOutcome::Done);
-                    }
+                        )),
+                    ),
+                    RebootDecision::Request => RequestDecision::Write(
+                        json!({machinist::REBOOT_REQUESTED: now}),
+                        Ok(format!(
+                            "{} reboots as soon as its pool can do without it; `machinist status {}` shows it\n",
+                            self.node, self.node
+                        )),
+                    ),
+                    RebootDecision::Refuse(why) => RequestDecision::Refuse(Err(why)),
+                })
+            });
+            match done.await? {
+                Ok(text) => {
+                    output::print(&text)?;
+                    Ok(CommandOutcome::Done)
+                }
+                Err(why_not) => {
+                    output::print_error(&why_not);
+                    Ok(CommandOutcome::Refused)
                 }
             }
         })
     }
+}
+
+/// What becomes of the wish to reboot a machine.
+#[derive(Debug, PartialEq, Eq)]
+enum RebootDecision {
+    /// It waits for permission, and gets it.
+    Approve,
+    /// It is up to date, and is asked to reboot.
+    Request,
+    /// Neither, for this reason.
+    Refuse(String),
+}
+
+fn decide(view: NodeView<'_>, pools: &[MachineConfigPool]) -> RebootDecision {
+    let pool = pools_of(view.0, pools).ok().and_then(|pools| pools.first().copied());
+    if view.held().is_some() {
+        let name = view.name();
+        let why = format!("{name} is held: first run `machinist release {name}`");
+        return RebootDecision::Refuse(why);
+    }
+    if view.is_done() {
+        // The controller drains, and decides when the pool can do without the machine.
+        return match pool {
+            Some(_) => RebootDecision::Request,
+            None => RebootDecision::Refuse(format!(
+                "{} is in no pool, so nothing decides when it may reboot: give it the label of a pool",
+                view.name()
+            )),
+        };
+    }
+    why_not(view, pools).map_or(RebootDecision::Approve, RebootDecision::Refuse)
 }
 
 /// Why a machine gets no permission; none if it waits for it.
@@ -88,10 +117,8 @@ fn why_not(view: NodeView<'_>, pools: &[MachineConfigPool]) -> Option<String> {
     let pending = view.annotation(machinist::REBOOT_PENDING).filter(|config| !config.is_empty());
     Some(if desired.is_empty() {
         format!("{name} is not managed: its Node names no config")
-    } else if view.is_done() {
-        format!("{name} does not wait for a reboot: it has {desired} and is done")
-    } else if view.is_failing() {
-        format!("{name} does not wait for a reboot: it failed on {desired}: {}", view.reason())
+    } else if view.is_degraded() {
+        format!("{name} does not wait for a reboot: it is degraded: {}", view.reason())
     } else if pending == Some(desired) {
         format!("{name} already has permission to reboot into {desired}")
     } else {
@@ -129,7 +156,6 @@ mod tests {
             }
             all
         };
-        let done = json!({CURRENT_CONFIG: "b", DESIRED_CONFIG: "b", STATE: "Done"});
         for (annotations, expected) in [
             (with(&json!({pending: "b"})), None),
             (with(&json!({pending: "b", machinist::REBOOT_APPROVED: "a"})), None),
@@ -137,7 +163,6 @@ mod tests {
             (with(&json!({pending: "a"})), Some("the reboot into a is no longer needed")),
             (working.clone(), Some("is updating to b (Working)")),
             (with(&json!({STATE: "Degraded", REASON: "disk full"})), Some("disk full")),
-            (done, Some("has b and is done")),
             (json!({}), Some("is not managed")),
         ] {
             let node = node(&annotations);
@@ -154,7 +179,19 @@ mod tests {
             "spec": {"nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}}},
         }))
         .unwrap();
-        let node = node(&with(&json!({pending: "b"})));
-        assert!(why_not(NodeView(&node), &[pool]).unwrap().contains("bad-configs"));
+        let waiting = node(&with(&json!({pending: "b"})));
+        let pools = [pool];
+        assert!(why_not(NodeView(&waiting), &pools).unwrap().contains("bad-configs"));
+        assert_eq!(decide(NodeView(&waiting), &[]), RebootDecision::Approve);
+        let mut done = json!({CURRENT_CONFIG: "b", DESIRED_CONFIG: "b", STATE: "Done"});
+        assert_eq!(decide(NodeView(&node(&done)), &pools), RebootDecision::Request);
+        let refused = |node: &Node, pools: &[MachineConfigPool], part: &str| {
+            let decision = decide(NodeView(node), pools);
+            let RebootDecision::Refuse(why) = decision else { panic!("{decision:?}") };
+            assert!(why.contains(part), "{why}");
+        };
+        refused(&node(&done), &[], "is in no pool");
+        done[machinist::HOLD] = json!("");
+        refused(&node(&done), &pools, "machinist release a");
     }
 }

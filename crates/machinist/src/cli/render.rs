@@ -9,7 +9,8 @@ use super::{CommandOutcome, output};
 
 /// Render a pool: merge its MachineConfigs into one
 ///
-/// The inputs contain the MachineConfigPool, MachineConfigs (those that the pool does not select are
+/// Without -f, the objects of the API server are rendered, as the controller does. Otherwise the inputs contain
+/// the MachineConfigPool, MachineConfigs (those that the pool does not select are
 /// ignored) and, optionally, the ControllerConfig with the default OS images, or the OSImageStream with
 /// those that pools can select. Name and content of the result are those that MCO would produce.
 #[derive(Debug, Args)]

@@ -31,7 +31,9 @@ pub(super) struct UpArgs {
     data_dir: DataDirArgs,
 
     /// Serve the API on this address; port 0 selects any free port
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
+    ///
+    /// With 0.0.0.0 or [::], the server's certificate gets all addresses of this host
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443", value_parser = parse_listen_address)]
     api_listen: SocketAddr,
 
     /// Another host name or address of this machine for the server's certificate (repeatable)
@@ -226,6 +228,15 @@ fn banner(
     )
 }
 
+/// An address to listen on, for clap. `localhost` is the loopback address.
+fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
+    let loopback = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    loopback.as_deref().unwrap_or(text).parse().map_err(|_| {
+        "write an address and a port, such as 127.0.0.1:6443, 0.0.0.0:6443, [::]:6443 or localhost:6443"
+            .to_owned()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,5 +258,22 @@ mod tests {
         for part in ["https://127.0.0.1:1", "/d/kubeconfig", "created", "KUBECONFIG="] {
             assert!(text.contains(part), "{part}");
         }
+    }
+
+    #[test]
+    fn listen_addresses() {
+        for (text, expected) in [
+            ("localhost:6443", Some("127.0.0.1:6443")),
+            ("127.0.0.1:0", Some("127.0.0.1:0")),
+            ("[::]:6443", Some("[::]:6443")),
+            ("localhost", None),
+            ("hub.example:6443", None),
+            ("127.0.0.1", None),
+            ("https://localhost:6443", None),
+        ] {
+            let expected = expected.map(|it| it.parse::<SocketAddr>().unwrap());
+            assert_eq!(parse_listen_address(text).ok(), expected, "{text}");
+        }
+        assert!(parse_listen_address("x").unwrap_err().contains("localhost:6443"));
     }
 }

@@ -43,6 +43,9 @@ pub(crate) struct DaemonNote {
     /// Why the machine does not act: another one has its identity. The state is that of the other one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
+    /// Why an administrator holds the machine, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) held: Option<String>,
 }
 
 impl DaemonNote {

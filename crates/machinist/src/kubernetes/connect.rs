@@ -15,6 +15,8 @@ use tokio::time::timeout;
 
 use crate::data_dir::DataDirectory;
 
+/// The kubeconfig of the hub that a package installs as a service. Only root can read it.
+const PACKAGED_HUB: &str = "/var/lib/machinist-hub/kubeconfig";
 /// How long the API server may take for its first response.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a hub on this machine may take to accept a connection.
@@ -101,6 +103,7 @@ pub fn candidates(wanted: &ConnectionOptions, env: &ConnectionEnv) -> Vec<Kubeco
     {
         sources.push(KubeconfigSource::LocalHub(directory.kubeconfig()));
     }
+    sources.push(KubeconfigSource::LocalHub(PACKAGED_HUB.into()));
     if let Some(home) = &env.home_dir {
         sources.push(KubeconfigSource::UserDefault(Path::new(home).join(".kube/config")));
     }
@@ -157,6 +160,13 @@ async fn load_config(
             if !path.exists() =>
         {
             return Ok(Err("does not exist".to_owned()));
+        }
+        // The hub of the package belongs to root, and a user who has another API server needs none.
+        KubeconfigSource::LocalHub(path)
+            if std::fs::File::open(path)
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied) =>
+        {
+            return Ok(Err("may be read by root only".to_owned()));
         }
         KubeconfigSource::LocalHub(path) | KubeconfigSource::UserDefault(path) => read(path)?,
         KubeconfigSource::Explicit(paths) => {
@@ -237,6 +247,7 @@ mod tests {
         let none = ConnectionOptions::default();
         let flag = ConnectionOptions { kubeconfig: Some("/f".into()), context: None };
         let hub = |path: &str| KubeconfigSource::LocalHub(path.into());
+        let packaged = || hub(PACKAGED_HUB);
         let user = || KubeconfigSource::UserDefault("/h/.kube/config".into());
         for (wanted, env, expected) in [
             (
@@ -252,18 +263,24 @@ mod tests {
             (
                 &none,
                 env(Some(""), Some("/s"), Some("/h")),
-                vec![hub("/s/machinist/kubeconfig"), user(), KubeconfigSource::InCluster],
+                vec![
+                    hub("/s/machinist/kubeconfig"),
+                    packaged(),
+                    user(),
+                    KubeconfigSource::InCluster,
+                ],
             ),
             (
                 &none,
                 env(None, None, Some("/h")),
                 vec![
                     hub("/h/.local/state/machinist/kubeconfig"),
+                    packaged(),
                     user(),
                     KubeconfigSource::InCluster,
                 ],
             ),
-            (&none, env(None, None, None), vec![KubeconfigSource::InCluster]),
+            (&none, env(None, None, None), vec![packaged(), KubeconfigSource::InCluster]),
         ] {
             assert_eq!(candidates(wanted, &env), expected);
         }

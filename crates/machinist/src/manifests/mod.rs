@@ -5,6 +5,7 @@ mod source;
 mod strict;
 mod templates;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -12,8 +13,11 @@ use anyhow::{Context as _, Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-pub use source::{ManifestText, read_paths};
+pub use source::{ManifestText, read_paths, skipped_directories};
 pub use templates::read_templates;
+
+/// With how many objects of its name an object is compared, to find out whether it is there twice.
+const MAX_COMPARED: usize = 8;
 
 /// Where an object was read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,11 +109,31 @@ fn without_value(problem: &str) -> String {
     }
 }
 
-/// Reads all objects in paths, in order; files of a directory in the order of their names.
+/// Reads all objects in paths, in order; files of a directory in the order of their names. An object that is
+/// there twice with the same contents counts once.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<ManifestDocument>> {
-    let mut documents = Vec::new();
-    for text in read_paths(paths)? {
-        documents.extend(parse(&text)?);
+    read_all(&read_paths(paths)?)
+}
+
+/// Reads all objects in paths, and in the directories below them.
+pub fn read_recursively(paths: &[PathBuf]) -> Result<Vec<ManifestDocument>> {
+    read_all(&source::read_paths_recursively(paths)?)
+}
+
+fn read_all(texts: &[ManifestText]) -> Result<Vec<ManifestDocument>> {
+    let mut documents: Vec<ManifestDocument> = Vec::new();
+    let mut by_name: HashMap<String, Vec<usize>> = HashMap::new();
+    for text in texts {
+        for document in parse(text)? {
+            let same_name = by_name.entry(document.object_name()).or_default();
+            // Bounded, so that a file full of one name is read in linear time.
+            let mut known = same_name.iter().take(MAX_COMPARED);
+            if known.any(|at| documents[*at].value == document.value) {
+                continue;
+            }
+            same_name.push(documents.len());
+            documents.push(document);
+        }
     }
     Ok(documents)
 }

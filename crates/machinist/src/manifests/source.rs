@@ -9,6 +9,10 @@ use anyhow::{Context as _, Result, bail};
 /// The maximum size of a file.
 pub(super) const MAX_FILE_SIZE: u64 = 32 << 20;
 
+/// How many directories are read below each other, and how many files in all.
+const MAX_DEPTH: usize = 20;
+const MAX_FILES: usize = 10_000;
+
 /// The text of one file.
 #[derive(Debug, Clone)]
 pub struct ManifestText {
@@ -36,17 +40,69 @@ pub fn read_paths(paths: &[PathBuf]) -> Result<Vec<ManifestText>> {
     Ok(texts)
 }
 
-fn manifests_in(directory: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let context = || directory.display().to_string();
-    for entry in fs::read_dir(directory).with_context(context)? {
-        let path = entry.with_context(context)?.path();
-        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        if matches!(ending, "yaml" | "yml" | "json") && path.is_file() {
-            files.push(path);
+/// The same with the directories below. A link to a directory is not followed: it could lead back.
+pub(super) fn read_paths_recursively(paths: &[PathBuf]) -> Result<Vec<ManifestText>> {
+    let mut texts = Vec::new();
+    for path in paths {
+        if path != Path::new("-") && fs::metadata(path).is_ok_and(|found| found.is_dir()) {
+            let mut files = Vec::new();
+            collect_manifests(path, 0, &mut files)?;
+            if files.is_empty() {
+                bail!("{}: no .yaml, .yml or .json files in it or below", path.display());
+            }
+            for file in files {
+                texts.push(read_file(&file)?);
+            }
+        } else {
+            texts.extend(read_paths(std::slice::from_ref(path))?);
         }
     }
-    files.sort();
+    Ok(texts)
+}
+
+fn collect_manifests(directory: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+    if depth > MAX_DEPTH {
+        bail!("{}: more than {MAX_DEPTH} directories deep", directory.display());
+    }
+    for path in sorted_entries(directory)? {
+        if path.is_dir() && !path.is_symlink() {
+            collect_manifests(&path, depth + 1, files)?;
+        } else if is_manifest(&path) {
+            files.push(path);
+        }
+        if files.len() > MAX_FILES {
+            bail!("{}: more than {MAX_FILES} manifests", directory.display());
+        }
+    }
+    Ok(())
+}
+
+/// The directories in these directories, which are only read recursively.
+#[must_use]
+pub fn skipped_directories(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let directories = paths.iter().filter(|path| path.is_dir());
+    let entries = directories.filter_map(|path| sorted_entries(path).ok()).flatten();
+    entries.filter(|path| path.is_dir()).collect()
+}
+
+fn sorted_entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    let context = || directory.display().to_string();
+    let entries = fs::read_dir(directory).with_context(context)?;
+    let mut paths = entries
+        .map(|entry| Ok(entry.with_context(context)?.path()))
+        .collect::<Result<Vec<PathBuf>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn is_manifest(path: &Path) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    matches!(ending, "yaml" | "yml" | "json") && path.is_file()
+}
+
+fn manifests_in(directory: &Path) -> Result<Vec<PathBuf>> {
+    let files: Vec<PathBuf> =
+        sorted_entries(directory)?.into_iter().filter(|path| is_manifest(path)).collect();
     if files.is_empty() {
         bail!("{}: no .yaml, .yml or .json files in this directory", directory.display());
     }

@@ -200,7 +200,37 @@ fn read_if_exists(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// The names in the certificate of the server: loopback, the listen address and `--san`.
+/// The addresses at which other machines may reach this host, and its name.
+#[must_use]
+pub fn host_names() -> Vec<String> {
+    let mut names: Vec<String> = nix::ifaddrs::getifaddrs()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| reachable(&one))
+        .collect();
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // The certificate takes only names that a URL can have.
+    let is_dns_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+    if !host.is_empty() && host.chars().all(is_dns_name) {
+        names.push(host.to_ascii_lowercase());
+    }
+    names
+}
+
+/// The address of an interface, unless it is local to the host or to the link.
+fn reachable(interface: &nix::ifaddrs::InterfaceAddress) -> Option<String> {
+    let address = interface.address.as_ref()?;
+    let v4 = address.as_sockaddr_in().map(|address| IpAddr::from(address.ip()));
+    let v6 = || address.as_sockaddr_in6().map(|address| IpAddr::from(address.ip()));
+    let ip = v4.or_else(v6)?;
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    (!ip.is_loopback() && !ip.is_unspecified() && !is_link_local).then(|| ip.to_string())
+}
+
+/// The names in the certificate of the server: loopback, the listen address (or all of the host) and `--san`.
 #[must_use]
 pub fn names(address: SocketAddr, more: &[String]) -> Vec<String> {
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(ToOwned::to_owned).to_vec();
@@ -209,6 +239,8 @@ pub fn names(address: SocketAddr, more: &[String]) -> Vec<String> {
     }
     if !is_unspecified(address.ip()) {
         names.push(address.ip().to_string());
+    } else {
+        names.extend(host_names());
     }
     names.extend(more.iter().cloned());
     names.sort();
@@ -345,5 +377,11 @@ mod tests {
         assert!(found.contains(&"10.0.0.5".to_owned()));
         let found = names("0.0.0.0:1".parse().unwrap(), &["a".into()]);
         assert!(!found.contains(&"0.0.0.0".to_owned()) && found.contains(&"a".to_owned()));
+        // A host may have the loopback interface only; whatever else it has is in the certificate.
+        for name in host_names() {
+            assert!(found.contains(&name), "{name}");
+            let ip: Option<IpAddr> = name.parse().ok();
+            assert!(ip.is_none_or(|ip| !ip.is_loopback() && !ip.is_unspecified()), "{name}");
+        }
     }
 }

@@ -71,7 +71,12 @@ fn standard_input_directories_and_repeated_files_are_read() {
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let from_stdin = child.wait_with_output().unwrap();
     assert_eq!(stdout(&from_stdin), stdout(&from_directory));
-    let twice = machinist(&["render", "--pool", "worker", "-f", path, "-f", path]);
+    // The same object again says nothing new; another one of its name does.
+    let again = machinist(&["render", "--pool", "worker", "-f", path, "-f", path, "-o", "name"]);
+    assert_eq!(stdout(&again), stdout(&from_directory));
+    let other = machine_config("a", &json!({"kernelArguments": ["x=2"]})).to_string();
+    write(&directory, "30-other.json", other);
+    let twice = machinist(&["render", "--pool", "worker", "-f", path]);
     assert_exit(&twice, 1);
     assert!(stderr(&twice).contains("is given twice"), "{}", stderr(&twice));
 }

@@ -42,7 +42,7 @@ pub(crate) const CORE: Table = &[
     ("diff", "api hex ignition reconcile_check secrets"),
     ("apply", "api go hex ignition os reconcile_check versioned"),
     ("disruption", "api container_runtime diff go ignition reconcile_check"),
-    ("drift", "api apply ignition"),
+    ("drift", "api apply ignition node"),
     ("health", "api duration ignition versioned"),
     // A config on its way to machines.
     ("drain", "api node"),

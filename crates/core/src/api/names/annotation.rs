@@ -97,6 +97,15 @@ pub mod machinist {
     /// A config that the machine rolled back because it was unhealthy on it, and that it should try
     /// once more. The daemon removes the annotation when it does.
     pub const RETRY: &str = "machinist.dev/retry";
+    /// Leaves the machine alone: nothing is written to its disk and it does not reboot. The value says why.
+    /// Written by `machinist hold`, removed by `machinist release`.
+    pub const HOLD: &str = "machinist.dev/hold";
+    /// Heals the drift of the machine once, whatever its policy. Written by `machinist heal`; the daemon
+    /// removes it when it has tried.
+    pub const HEAL: &str = "machinist.dev/heal";
+    /// A reboot that was asked for: the boot ID that should end. Written by `machinist reboot`; the daemon
+    /// removes it after the reboot.
+    pub const REBOOT_REQUESTED: &str = "machinist.dev/reboot-requested";
 
     // On pools, written by `machinist rollback`.
 
@@ -135,6 +144,10 @@ pub mod machinist {
     /// Which boot of which machine acts under the identity of a Node, and since when: `<boot id>
     /// <machine id> <seconds since 1970>`. Written by its daemon.
     pub const IDENTITY_CLAIM: &str = "machinist.dev/identity-claim";
+    /// The paths that others have changed, as JSON: `path`, `kind` and, if known, `by`. Written by its daemon.
+    pub const DRIFTED: &str = "machinist.dev/drifted";
+    /// The desired config at the time of the failure that a degraded machine reports. Written by its daemon.
+    pub const FAILED_CONFIG: &str = "machinist.dev/failed-config";
     /// The config that a machine has applied except for the reboot. Written by its daemon.
     pub const REBOOT_PENDING: &str = "machinist.dev/restart-pending";
     /// The config for which a machine may reboot. Written by the controller, or by an administrator

@@ -18,6 +18,8 @@ fn node(pairs: &[(&str, &str)]) -> Node {
         "reboot" => machinist::REBOOT,
         "pending" => machinist::REBOOT_PENDING,
         "restart" => machinist::REBOOT_APPROVED,
+        "hold" => machinist::HOLD,
+        "request" => machinist::REBOOT_REQUESTED,
         "topology" => annotation::CONTROL_PLANE_TOPOLOGY,
         other => panic!("{other}"),
     };
@@ -36,6 +38,7 @@ fn pending(config: &str, actions: &[Type], boot: &str) -> PendingChange {
         actions_done: 0,
         boot: boot.to_owned(),
         is_rollback: false,
+        requested_reboot: None,
         os: None,
         earlier: None,
     }
@@ -52,6 +55,102 @@ fn updating_node(more: &[(&'static str, &'static str)]) -> Node {
 
 /// A name, the Node, the config on disk, the pending change, and the expected step.
 type Case<'a> = (&'a str, Node, Option<&'a str>, Option<PendingChange>, AgentStep);
+
+/// Nothing is done to a held machine, whatever is pending.
+#[test]
+fn a_held_machine_is_left_alone() {
+    let held = AgentStep::Wait(AgentWait::Held);
+    let drained = [("hold", "why"), ("drain", "drain-b"), ("drained", "drain-b")];
+    let done = [&DONE[..], &[("hold", "")]].concat();
+    let asked = [&done[..], &[("request", "now")]].concat();
+    let rebooted = [("hold", ""), ("post", "Rebooting")];
+    let cases: Vec<Case<'_>> = vec![
+        ("a new config", updating_node(&[("hold", "")]), Some("a"), None, held.clone()),
+        (
+            "files are in place",
+            updating_node(&drained),
+            Some("b"),
+            Some(pending("b", &[Type::Reboot], "now")),
+            held.clone(),
+        ),
+        (
+            "a change that was undone",
+            updating_node(&drained),
+            Some("a"),
+            Some(pending("b", &[Type::Reboot], "now")),
+            held,
+        ),
+        ("done", node(&done), Some("a"), None, AgentStep::Idle),
+        ("asked to reboot", node(&asked), Some("a"), None, AgentStep::Idle),
+        ("rebooted", updating_node(&rebooted), Some("a"), None, AgentStep::ReportReboot),
+    ];
+    for (name, node, config_on_disk, pending, expected) in cases {
+        let observed = Observed {
+            node: &node,
+            config_on_disk,
+            image_on_disk: None,
+            pending: pending.as_ref(),
+            boot_id: "now",
+            force: true,
+        };
+        assert_eq!(next_step(&observed, &Session::default()), expected, "{name}");
+    }
+}
+
+/// A requested reboot is recorded, approved by the controller, and done once.
+#[test]
+fn a_reboot_on_request_waits_for_the_controller() {
+    let mut requested = pending("a", &[Type::Reboot], "now");
+    requested.requested_reboot = Some("now".to_owned());
+    let asked = |more: &[(&'static str, &'static str)]| {
+        let mut pairs = vec![("current", "a"), ("desired", "a"), ("request", "now")];
+        pairs.extend(more);
+        node(&pairs)
+    };
+    let config = || "a".to_owned();
+    let (done, working) = (("state", "Done"), ("state", "Working"));
+    let approved = [working, ("pending", "a"), ("restart", "a")];
+    let drained = [&approved[..], &[("drain", "drain-a"), ("drained", "drain-a")]].concat();
+    for (name, node, pending, expected) in [
+        ("asked", asked(&[done]), None, AgentStep::PrepareReboot { request: "now".to_owned() }),
+        (
+            "recorded",
+            asked(&[working]),
+            Some(&requested),
+            AgentStep::RequestReboot { config: config() },
+        ),
+        (
+            "reported",
+            asked(&[working, ("pending", "a")]),
+            Some(&requested),
+            AgentStep::Wait(AgentWait::RebootApproval { config: config() }),
+        ),
+        ("approved", asked(&approved), Some(&requested), AgentStep::Drain { config: config() }),
+        ("drained", asked(&drained), Some(&requested), AgentStep::RunActions),
+    ] {
+        let session = Session { is_disk_verified: true, ..Session::default() };
+        let observed = Observed {
+            node: &node,
+            config_on_disk: Some("a"),
+            image_on_disk: None,
+            pending,
+            boot_id: "now",
+            force: false,
+        };
+        assert_eq!(next_step(&observed, &session), expected, "{name}");
+    }
+    let session = Session::default();
+    assert!(
+        !session.needs_health_check(Some(&PendingChange::reboot(&named("a"), "now", "x")), "a")
+    );
+    assert!(session.needs_health_check(Some(&requested), "a"));
+}
+
+fn named(name: &str) -> crate::api::MachineConfig {
+    let mut config = empty_config();
+    config.metadata.name = Some(name.to_owned());
+    config
+}
 
 #[test]
 fn the_next_step() {

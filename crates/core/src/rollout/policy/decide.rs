@@ -1,7 +1,7 @@
 //! The decision about a pool: which machines get the config now, which may reboot now, and why the
 //! others wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -119,6 +119,9 @@ pub fn decide_layered_rollout(
         decision.hold(&queues.candidates, &waiting);
         if is_bad {
             decision.hold(&queues.reboots, &waiting);
+        } else {
+            let mut budget = UnavailabilityBudget::of(&views, goal, max_unavailable);
+            decision.approve_requested(&queues.reboots, &mut budget);
         }
         let stops_somebody = !queues.candidates.is_empty() || !queues.reboots.is_empty();
         if stops_somebody || is_bad && !decision.waiting.is_empty() {
@@ -146,7 +149,8 @@ struct UpdateQueues<'a> {
 
 impl<'a> UpdateQueues<'a> {
     fn from_nodes(views: &[NodeView<'a>], goal: RolloutTarget<'_>) -> Self {
-        let ready = views.iter().copied().filter(|view| view.not_ready().is_none());
+        let free = views.iter().copied().filter(|view| view.held().is_none());
+        let ready = free.filter(|view| view.not_ready().is_none());
         let (mut candidates, mut rest): (Vec<_>, Vec<_>) =
             ready.partition(|view| view.needs_target(goal));
         rest.retain(|view| view.awaits_reboot() && !view.is_failing());
@@ -188,7 +192,8 @@ impl UnavailabilityBudget {
         let away: Vec<String> = away.chain(failing).map(|view| view.name().to_owned()).collect();
         let gone = i64::try_from(away.len()).unwrap_or(i64::MAX);
         let left = usize::try_from(max_unavailable.saturating_sub(gone)).unwrap_or_default();
-        Self { remaining: left, max_unavailable, unavailable: away }
+        let away: BTreeSet<String> = away.into_iter().collect();
+        Self { remaining: left, max_unavailable, unavailable: away.into_iter().collect() }
     }
 
     fn take(&mut self, wanted: usize, queue: &[NodeView<'_>]) -> Vec<String> {
@@ -224,6 +229,19 @@ impl RolloutDecision {
         }
     }
 
+    /// A machine that is unavailable itself does not wait for others: it is busy with an earlier config.
+    fn hold_without_capacity(&mut self, views: &[NodeView<'_>], budget: &UnavailabilityBudget) {
+        let no_capacity = budget.no_capacity();
+        for view in views {
+            let reason = if view.is_unavailable() && !view.is_done() {
+                WaitReason::Superseded { config: view.desired_config().to_owned() }
+            } else {
+                no_capacity.clone()
+            };
+            self.waiting.insert(view.name().to_owned(), reason);
+        }
+    }
+
     /// A machine that was drained for a config and failed to apply it gets the next one at once: it is
     /// unavailable already, so this costs no capacity. MCO leaves it until someone uncordons it.
     fn retarget_stranded(
@@ -235,10 +253,27 @@ impl RolloutDecision {
         if matches!(hours, WindowState::Closed { .. }) {
             return;
         }
-        for view in views.iter().filter(|view| view.needs_target(goal) && view.is_stranded()) {
+        let free = views.iter().filter(|view| view.held().is_none());
+        for view in free.filter(|view| view.needs_target(goal) && view.is_stranded()) {
             self.waiting.remove(view.name());
             self.next.push(view.name().to_owned());
         }
+    }
+
+    /// Reboots that an administrator has asked for need neither a window nor an approval.
+    fn approve_requested(&mut self, queue: &[NodeView<'_>], budget: &mut UnavailabilityBudget) {
+        let requested: Vec<NodeView<'_>> =
+            queue.iter().copied().filter(|view| view.requests_reboot()).collect();
+        self.approve(&requested, budget);
+    }
+
+    fn approve(&mut self, queue: &[NodeView<'_>], budget: &mut UnavailabilityBudget) {
+        let approved = budget.take(queue.len(), queue);
+        for name in &approved {
+            self.waiting.remove(name);
+        }
+        self.hold_without_capacity(&queue[approved.len()..], budget);
+        self.restart.extend(approved);
     }
 
     /// Pending reboots come before new machines: windows are short, and started updates should finish.
@@ -249,6 +284,10 @@ impl RolloutDecision {
         hours: &WindowState,
         budget: &mut UnavailabilityBudget,
     ) {
+        self.approve_requested(queue, budget);
+        let queue: Vec<NodeView<'_>> =
+            queue.iter().copied().filter(|view| !view.requests_reboot()).collect();
+        let queue = queue.as_slice();
         match hours {
             // Without a window only an administrator can approve a reboot.
             WindowState::Always if policy.reboot == RebootPolicy::Deferred => {}
@@ -256,11 +295,7 @@ impl RolloutDecision {
                 self.hold(queue, &WaitReason::RestartPending { opens: Some(opens.clone()) });
             }
             WindowState::Always | WindowState::Open { .. } => {
-                self.restart = budget.take(queue.len(), queue);
-                for name in &self.restart {
-                    self.waiting.remove(name);
-                }
-                self.hold(&queue[self.restart.len()..], &budget.no_capacity());
+                self.approve(queue, budget);
             }
         }
     }
@@ -290,7 +325,7 @@ impl RolloutDecision {
             (_, CanaryState::InProgress { remaining: 0, unfinished }) => {
                 self.hold(queue, &WaitReason::Canary { machines: unfinished.clone().into() });
             }
-            _ if budget.remaining == 0 => self.hold(queue, &budget.no_capacity()),
+            _ if budget.remaining == 0 => self.hold_without_capacity(queue, budget),
             (_, canary) => {
                 let (most, mut first) = match canary {
                     CanaryState::InProgress { remaining, unfinished } => {

@@ -30,6 +30,7 @@ pub(super) fn evaluate_failures(
     let failed: Vec<String> = views
         .iter()
         .filter(|view| view.desired_config() == target && view.is_degraded())
+        .filter(|view| !view.has_stale_failure())
         .map(|view| view.name().to_owned())
         .collect();
     if policy.bad_configs.contains(target) {

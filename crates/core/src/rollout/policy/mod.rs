@@ -5,6 +5,8 @@ mod canary;
 mod decide;
 mod failures;
 #[cfg(test)]
+mod request_scenarios;
+#[cfg(test)]
 mod scenarios;
 mod window;
 

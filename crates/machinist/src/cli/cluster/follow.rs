@@ -32,6 +32,8 @@ enum KindEvent {
     Listed(SnapshotKind, Vec<Value>),
     Applied(SnapshotKind, Value),
     Deleted(SnapshotKind, Value),
+    /// The user may not read the kind.
+    Hidden(SnapshotKind),
     Failed(anyhow::Error),
 }
 
@@ -78,6 +80,11 @@ impl SnapshotWatch {
         Ok(())
     }
 
+    /// Whether all kinds are listed.
+    pub(in crate::cli) fn is_complete(&self) -> bool {
+        self.not_listed.is_empty()
+    }
+
     fn handle_event(&mut self, event: KindEvent) -> Result<()> {
         match event {
             KindEvent::Listed(kind, objects) => {
@@ -86,6 +93,11 @@ impl SnapshotWatch {
             }
             KindEvent::Applied(kind, object) => self.snapshot.update(kind, &object, false),
             KindEvent::Deleted(kind, object) => self.snapshot.update(kind, &object, true),
+            KindEvent::Hidden(kind) => {
+                self.not_listed.retain(|missing| *missing != kind);
+                self.snapshot.hidden.push(kind);
+                Ok(())
+            }
             KindEvent::Failed(error) => Err(error),
         }
     }
@@ -104,6 +116,11 @@ async fn follow(
             continue;
         };
         failures += 1;
+        let is_needed = matches!(kind, SnapshotKind::Pool | SnapshotKind::Node);
+        if status_code(&error) == Some(403) && !is_needed {
+            let _ = sender.send(KindEvent::Hidden(kind));
+            return;
+        }
         let is_final = matches!(status_code(&error), Some(400..=409));
         if failures > MAX_RETRIES || is_final {
             // The receiver may be gone.

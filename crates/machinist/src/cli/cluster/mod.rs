@@ -7,6 +7,7 @@
 //! | [`session`] | a connection with the served kinds, and the selected objects |
 //! | [`query`] | the queries of `get`, by kind |
 //! | [`table`] | tables as `kubectl` prints them |
+//! | [`documents`] | the objects of an API server instead of manifests |
 //! | [`describe`] | an object as text for people |
 //! | [`metadata_changes`] | `key=value` and `key-` |
 //! | [`wait_condition`] | the condition of `wait` |
@@ -14,6 +15,7 @@
 //! | [`follow`] | a snapshot that watches keep up to date |
 
 pub(super) mod describe;
+pub(super) mod documents;
 pub(super) mod follow;
 pub(super) mod metadata_changes;
 pub(super) mod query;

@@ -1,5 +1,7 @@
 //! A snapshot of all objects that affect a rollout.
 
+use std::cell::RefCell;
+
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use kube::{Resource as _, ResourceExt as _};
@@ -18,7 +20,7 @@ use serde_json::Value;
 use super::session::ClusterSession;
 use crate::cli::output;
 use crate::kubernetes::ServedResource;
-use crate::kubernetes::request::ACCEPT_JSON;
+use crate::kubernetes::request::{ACCEPT_JSON, status_code};
 
 /// The API group of MCO's kinds.
 const GROUP: &str = "machineconfiguration.openshift.io";
@@ -68,6 +70,22 @@ impl ClusterSession {
         })
     }
 
+    /// All objects of a kind; none if the API server does not serve it, or if `hidden` may collect the kinds
+    /// that the user may not read.
+    async fn readable<T: DeserializeOwned>(
+        &self,
+        kind: SnapshotKind,
+        hidden: Option<&RefCell<Vec<SnapshotKind>>>,
+    ) -> Result<Vec<T>> {
+        match (self.all(kind).await, hidden) {
+            (Err(error), Some(hidden)) if status_code(&error) == Some(403) => {
+                hidden.borrow_mut().push(kind);
+                Ok(Vec::new())
+            }
+            (result, _) => result,
+        }
+    }
+
     /// All objects of a kind; none if the API server does not serve it.
     pub(in crate::cli) async fn all<T: DeserializeOwned>(
         &self,
@@ -84,17 +102,35 @@ impl ClusterSession {
     /// # Errors
     /// The API server does not respond, refuses, or returns an object that cannot be parsed.
     pub(in crate::cli) async fn snapshot(&self) -> Result<ClusterSnapshot> {
+        self.read_snapshot(None).await
+    }
+
+    /// Reads the kinds that the user may read, pools and Nodes at least. [`ClusterSnapshot::hidden`] has the
+    /// others.
+    ///
+    /// # Errors
+    /// As for [`Self::snapshot`].
+    pub(in crate::cli) async fn visible_snapshot(&self) -> Result<ClusterSnapshot> {
+        let hidden = RefCell::default();
+        let snapshot = self.read_snapshot(Some(&hidden)).await?;
+        Ok(ClusterSnapshot { hidden: hidden.into_inner(), ..snapshot })
+    }
+
+    async fn read_snapshot(
+        &self,
+        hidden: Option<&RefCell<Vec<SnapshotKind>>>,
+    ) -> Result<ClusterSnapshot> {
         self.needed(SnapshotKind::Pool)?;
         let (pools, configs, nodes, machines, controller, settings, images, builds, streams) = futures::try_join!(
             self.all::<MachineConfigPool>(SnapshotKind::Pool),
-            self.all::<MachineConfig>(SnapshotKind::Config),
+            self.readable::<MachineConfig>(SnapshotKind::Config, hidden),
             self.all::<Node>(SnapshotKind::Node),
-            self.all::<MachineConfigNode>(SnapshotKind::MachineConfigNode),
-            self.all::<ControllerConfig>(SnapshotKind::ControllerConfig),
-            self.all::<MachineConfiguration>(SnapshotKind::MachineConfiguration),
-            self.all::<MachineOSConfig>(SnapshotKind::OsConfig),
-            self.all::<MachineOSBuild>(SnapshotKind::OsBuild),
-            self.all::<OSImageStream>(SnapshotKind::OsImageStream),
+            self.readable::<MachineConfigNode>(SnapshotKind::MachineConfigNode, hidden),
+            self.readable::<ControllerConfig>(SnapshotKind::ControllerConfig, hidden),
+            self.readable::<MachineConfiguration>(SnapshotKind::MachineConfiguration, hidden),
+            self.readable::<MachineOSConfig>(SnapshotKind::OsConfig, hidden),
+            self.readable::<MachineOSBuild>(SnapshotKind::OsBuild, hidden),
+            self.readable::<OSImageStream>(SnapshotKind::OsImageStream, hidden),
         )?;
         Ok(ClusterSnapshot {
             pools,
@@ -106,6 +142,7 @@ impl ClusterSession {
             controller_configs: controller,
             machine_configuration: settings.into_iter().find(|one| one.name_any() == CLUSTER),
             streams: streams.into_iter().find(|one| one.name_any() == CLUSTER),
+            hidden: Vec::new(),
         })
     }
 }
@@ -133,6 +170,8 @@ pub(in crate::cli) struct ClusterSnapshot {
     pub(in crate::cli) controller_configs: Vec<ControllerConfig>,
     pub(in crate::cli) machine_configuration: Option<MachineConfiguration>,
     pub(in crate::cli) streams: Option<OSImageStream>,
+    /// The kinds that the user may not read.
+    pub(in crate::cli) hidden: Vec<SnapshotKind>,
 }
 
 impl ClusterSnapshot {

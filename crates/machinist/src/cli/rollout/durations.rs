@@ -14,7 +14,7 @@ use serde::Serialize;
 
 /// When a rollout ends, estimated from the machines that have finished.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct RolloutEstimate {
+pub(in crate::cli) struct RolloutEstimate {
     /// The remaining seconds.
     pub(super) seconds: u64,
     /// The expected end.
@@ -59,8 +59,13 @@ pub(super) fn machine_since(
             let started = view.annotation(machinist::DRAIN_STARTED).and_then(|t| t.parse().ok());
             started.map(Time).or_else(in_progress_since)
         }
-        WaitReason::Working { .. } | WaitReason::RestartPending { .. } => in_progress_since(),
-        WaitReason::Failing { .. } => true_since(steps, step::NODE_DEGRADED),
+        WaitReason::Working { .. }
+        | WaitReason::RestartPending { .. }
+        | WaitReason::Superseded { .. } => in_progress_since(),
+        WaitReason::Failing { .. } | WaitReason::Drifted { .. } | WaitReason::Degraded { .. } => {
+            true_since(steps, step::NODE_DEGRADED)
+        }
+        WaitReason::Held { .. } => None,
         WaitReason::NotReady { .. } => not_ready_since(view),
         WaitReason::PoolPaused
         | WaitReason::NothingRendered

@@ -165,7 +165,7 @@ fn text(name: &str, pool: &MachineConfigPool, report: &RolloutExplainReport, now
     // Writing to a String cannot fail.
     let decision = &report.decision;
     if let Some(halted) = &decision.halted {
-        let _ = writeln!(text, "stopped: {}", reasons::halted_reason(name, halted));
+        let _ = writeln!(text, "stopped: {}", reasons::halted_reason(name, halted, now));
     }
     if !decision.next.is_empty() {
         let _ = writeln!(text, "update now: {}", decision.next.join(", "));
@@ -177,7 +177,7 @@ fn text(name: &str, pool: &MachineConfigPool, report: &RolloutExplainReport, now
         let _ = writeln!(
             text,
             "  {machine}: {DIMMED}{}{DIMMED:#}",
-            reasons::waiting_reason(reason, now)
+            reasons::waiting_reason(machine, reason, now)
         );
     }
     text

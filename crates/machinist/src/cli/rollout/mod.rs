@@ -11,8 +11,8 @@
 
 mod durations;
 mod explain;
-mod reasons;
-mod report;
+pub(in crate::cli) mod reasons;
+pub(in crate::cli) mod report;
 #[cfg(test)]
 mod report_tests;
 mod status;

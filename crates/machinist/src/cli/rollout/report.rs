@@ -23,7 +23,7 @@ use crate::cli::cluster::snapshot::ClusterSnapshot;
 /// The state of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum PoolState {
+pub(in crate::cli) enum PoolState {
     /// All machines have the config, and the status of the pool confirms it.
     Updated,
     /// Machines are updating.
@@ -34,6 +34,8 @@ pub(super) enum PoolState {
     Paused,
     /// The rollout waits for a maintenance window, a soak time or an administrator.
     Halted,
+    /// Machines failed, drifted or are held, and nothing more happens before an administrator acts.
+    Stuck,
     /// The config or the settings of the pool are invalid: an administrator must act.
     #[serde(rename = "bad")]
     Invalid,
@@ -44,77 +46,79 @@ pub(super) enum PoolState {
 /// The number of machines by state. Each machine is counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct MachineCounts {
-    pub(super) total: usize,
+pub(in crate::cli) struct MachineCounts {
+    pub(in crate::cli) total: usize,
     /// Machines with the config that are ready.
-    pub(super) updated: usize,
+    pub(in crate::cli) updated: usize,
     /// Machines that are updating.
-    pub(super) working: usize,
+    pub(in crate::cli) working: usize,
     /// Machines that wait for permission to reboot.
     #[serde(rename = "restartPending")]
-    pub(super) reboot_pending: usize,
-    /// Machines that failed on the config.
+    pub(in crate::cli) reboot_pending: usize,
+    /// Machines that failed on the config, or are degraded with it.
     #[serde(rename = "failing")]
-    pub(super) degraded: usize,
+    pub(in crate::cli) degraded: usize,
+    /// Machines without the config that an administrator holds.
+    pub(in crate::cli) held: usize,
     /// Machines that are not ready, with or without the config.
-    pub(super) not_ready: usize,
+    pub(in crate::cli) not_ready: usize,
     /// Machines that have not been assigned the config.
-    pub(super) waiting: usize,
+    pub(in crate::cli) waiting: usize,
 }
 
 /// A machine that is not up to date.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct PendingMachine {
-    pub(super) machine: String,
+pub(in crate::cli) struct PendingMachine {
+    pub(in crate::cli) machine: String,
     /// What it waits for; none if it gets the config or the permission to reboot now.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) waiting: Option<WaitReason>,
+    pub(in crate::cli) waiting: Option<WaitReason>,
     /// What blocks its drain, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) drain: Option<String>,
+    pub(in crate::cli) drain: Option<String>,
     /// Since when, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) since: Option<Time>,
+    pub(in crate::cli) since: Option<Time>,
 }
 
 /// The progress of a pool.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PoolReport {
-    pub(super) pool: String,
-    pub(super) state: PoolState,
+pub(in crate::cli) struct PoolReport {
+    pub(in crate::cli) pool: String,
+    pub(in crate::cli) state: PoolState,
     /// The config that its machines should have.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) target: Option<String>,
+    pub(in crate::cli) target: Option<String>,
     /// Since when it is updating, or updated.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) since: Option<Time>,
+    pub(in crate::cli) since: Option<Time>,
     /// The config that the pool was rolled back from.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) rolled_back_from: Option<String>,
+    pub(in crate::cli) rolled_back_from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) max_unavailable: Option<i64>,
-    pub(super) machines: MachineCounts,
+    pub(in crate::cli) max_unavailable: Option<i64>,
+    pub(in crate::cli) machines: MachineCounts,
     /// The machines that are not up to date, by name.
-    pub(super) pending: Vec<PendingMachine>,
+    pub(in crate::cli) pending: Vec<PendingMachine>,
     /// Why the whole rollout is stopped, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) halted: Option<RolloutHalted>,
+    pub(in crate::cli) halted: Option<RolloutHalted>,
     /// What an administrator must correct before the rollout continues.
-    pub(super) problems: Vec<String>,
+    pub(in crate::cli) problems: Vec<String>,
     /// Why machines that may belong to the pool are not in it.
-    pub(super) warnings: Vec<String>,
+    pub(in crate::cli) warnings: Vec<String>,
     /// When it ends, if that can be estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) estimate: Option<RolloutEstimate>,
+    pub(in crate::cli) estimate: Option<RolloutEstimate>,
 }
 
 impl PoolReport {
     /// Whether waiting is pointless: the rollout is complete, or a bad config stopped it and no machine is
-    /// updating any more.
-    pub(super) fn is_settled(&self) -> bool {
+    /// updating any more, or only an administrator can help.
+    pub(in crate::cli) fn is_settled(&self) -> bool {
         match self.state {
-            PoolState::Updated | PoolState::Empty => true,
+            PoolState::Updated | PoolState::Empty | PoolState::Stuck => true,
             PoolState::Invalid => self.machines.working == 0,
             PoolState::Updating | PoolState::Rendering | PoolState::Paused | PoolState::Halted => {
                 false
@@ -124,7 +128,7 @@ impl PoolReport {
 }
 
 /// The progress of a pool.
-pub(super) fn report(
+pub(in crate::cli) fn report(
     snapshot: &ClusterSnapshot,
     pool: &MachineConfigPool,
     now: &Time,
@@ -136,12 +140,15 @@ pub(super) fn report(
     };
     let warnings: BTreeSet<String> =
         errors.iter().filter(concerns).map(ToString::to_string).collect();
-    let report = with_sources(snapshot, pool, &members, sources(snapshot, pool), now);
+    // A user that sees only parts of the MachineConfigs cannot know what becomes of them.
+    let is_partial = !snapshot.hidden.is_empty();
+    let sources = if is_partial { SourceState::default() } else { sources(snapshot, pool) };
+    let report = with_sources(snapshot, pool, &members, sources, now);
     PoolReport { warnings: warnings.into_iter().collect(), ..report }
 }
 
 /// The progress of a pool, given the state of its MachineConfigs.
-pub(super) fn with_sources(
+pub(in crate::cli) fn with_sources(
     snapshot: &ClusterSnapshot,
     pool: &MachineConfigPool,
     members: &[&Node],
@@ -189,6 +196,8 @@ pub(super) fn with_sources(
         PoolState::Paused
     } else if decision.halted.is_some() {
         PoolState::Halted
+    } else if is_stuck(members, &decision) {
+        PoolState::Stuck
     } else {
         PoolState::Updating
     };
@@ -216,11 +225,11 @@ pub(super) fn with_sources(
 
 /// The MachineConfigs of a pool, compared with its rendered config.
 #[derive(Debug, Default)]
-pub(super) struct SourceState {
+pub(in crate::cli) struct SourceState {
     /// The controller is about to give the pool another config.
-    pub(super) is_ahead: bool,
+    pub(in crate::cli) is_ahead: bool,
     /// The MachineConfigs cannot be rendered.
-    pub(super) problem: Option<String>,
+    pub(in crate::cli) problem: Option<String>,
 }
 
 fn sources(snapshot: &ClusterSnapshot, pool: &MachineConfigPool) -> SourceState {
@@ -245,6 +254,32 @@ fn sources(snapshot: &ClusterSnapshot, pool: &MachineConfigPool) -> SourceState 
     }
 }
 
+/// Whether nothing more happens before an administrator acts: machines failed, drifted or are held, and all
+/// others have the config or wait for these.
+fn is_stuck(members: &[&Node], decision: &RolloutDecision) -> bool {
+    let acts = !decision.next.is_empty() || !decision.restart.is_empty() || decision.wake.is_some();
+    // A machine that has not tried yet what was asked of it shows an old verdict.
+    let is_stale = |view: NodeView<'_>| view.has_open_request() || view.has_stale_failure();
+    if acts || members.iter().any(|node| is_stale(NodeView(node))) {
+        return false;
+    }
+    let mut needs_person = false;
+    for reason in decision.waiting.values() {
+        match reason {
+            WaitReason::Failing { .. }
+            | WaitReason::Drifted { .. }
+            | WaitReason::Degraded { .. }
+            | WaitReason::Held { .. } => needs_person = true,
+            WaitReason::NoCapacity { .. }
+            | WaitReason::NotItsTurn { .. }
+            | WaitReason::Canary { .. }
+            | WaitReason::RestartPending { opens: None } => {}
+            _ => return false,
+        }
+    }
+    needs_person
+}
+
 /// Whether the status of the pool confirms the update: other readers of the pool must see the same.
 fn status_confirms(pool: &MachineConfigPool, target: &str) -> bool {
     let Some(status) = &pool.status else { return false };
@@ -257,11 +292,14 @@ fn status_confirms(pool: &MachineConfigPool, target: &str) -> bool {
 
 fn count_machine(counts: &mut MachineCounts, view: NodeView<'_>, target: &str) {
     let is_ready = view.not_ready().is_none();
-    let counter = if view.is_updated_to(target) {
+    let is_degraded = view.is_degraded() && !view.has_stale_failure();
+    let counter = if view.held().is_some() && !view.is_updated_to(target) {
+        &mut counts.held
+    } else if view.is_updated_to(target) {
         if is_ready { &mut counts.updated } else { &mut counts.not_ready }
     } else if view.needs_target(target) {
         if is_ready { &mut counts.waiting } else { &mut counts.not_ready }
-    } else if view.is_failing() {
+    } else if is_degraded {
         &mut counts.degraded
     } else if view.awaits_reboot() {
         &mut counts.reboot_pending

@@ -113,6 +113,7 @@ fn every_machine_is_counted_once_and_has_a_reason() {
         working: 2,
         reboot_pending: 1,
         degraded: 1,
+        held: 0,
         not_ready: 1,
         waiting: 1,
     };
@@ -197,6 +198,33 @@ fn states_and_when_a_watch_ends() {
     ] {
         let report = report_of(&snapshot(pool, std::slice::from_ref(node), &[]));
         assert_eq!((report.state, report.is_settled()), (expected, settled), "{pool}");
+    }
+    // Nothing more happens before an administrator acts.
+    let drift = json!({
+        "machinist.dev/drifted": r#"[{"path":"/etc/motd","kind":"content","by":"vim (pid 812)"}]"#,
+    });
+    let drifted = node("a", "new", "new", "Degraded", &drift);
+    let failed = |on: &str| {
+        let on = json!({"machinist.dev/failed-config": on});
+        node("b", "old", "new", "Degraded", &on)
+    };
+    let healing = json!({"machinist.dev/heal": "now"});
+    let held = node("c", "old", "old", "Done", &json!({"machinist.dev/hold": "why"}));
+    for (nodes, expected) in [
+        (vec![drifted.clone()], PoolState::Stuck),
+        (vec![drifted.clone(), done.clone()], PoolState::Stuck),
+        (vec![held.clone(), done.clone()], PoolState::Stuck),
+        // One failed, and the other one waits for it.
+        (vec![failed("new"), old.clone()], PoolState::Stuck),
+        // The verdict is about an earlier config, or its remedy is under way.
+        (vec![failed("old")], PoolState::Updating),
+        (vec![drifted, node("d", "new", "new", "Degraded", &healing)], PoolState::Updating),
+        // One goes on.
+        (vec![held, old], PoolState::Updating),
+    ] {
+        let report = report_of(&snapshot(&none, &nodes, &[]));
+        assert_eq!(report.state, expected, "{nodes:?}");
+        assert_eq!(report.is_settled(), expected == PoolState::Stuck);
     }
     // MachineConfigs count, too: a change that is not rendered yet, or cannot be rendered.
     let snapshot = snapshot(&updated, &[done], &[]);

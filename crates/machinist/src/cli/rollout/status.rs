@@ -2,34 +2,47 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use machinist_core::duration::parse_duration;
 use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
 
 use super::report::{PoolReport, PoolState, report};
 use super::text;
+use crate::cli::cluster::follow::SnapshotWatch;
 use crate::cli::cluster::session::SessionArgs;
 use crate::cli::cluster::snapshot::ClusterSnapshot;
 use crate::cli::output::OutputFormat;
 use crate::cli::{CommandOutcome, cluster, output};
 
+/// How long a pool must need an administrator before a watch ends: a machine that tries again or heals itself
+/// needs none a moment later.
+const STUCK_GRACE: Duration = Duration::from_secs(5);
+
 /// Show the progress of rollouts, and what each machine waits for
 ///
-/// With --watch, the command ends when all machines are up to date (exit code 0), or when a bad config
-/// stopped a pool and no machine is updating any more (exit code 3).
+/// With --watch, the command ends when all machines are up to date (exit code 0), or when nothing more happens
+/// before an administrator acts: a bad config stopped a pool, or machines failed, drifted or are held (exit code
+/// 3).
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  machinist rollout status worker\n\n\
-        More examples:\n  machinist rollout status worker master --watch")]
+#[command(after_help = "Example:\n  machinist rollout status\n\n\
+        More examples:\n  machinist rollout status worker master --watch --timeout 10m")]
 pub(in crate::cli) struct RolloutStatusArgs {
-    /// The pools to show
-    #[arg(value_name = "POOL", required = true)]
+    /// The pools to show [default: all]
+    #[arg(value_name = "POOL")]
     pools: Vec<String>,
 
     /// Show every change until the rollouts end
     #[arg(short, long)]
     watch: bool,
+
+    /// How long to watch: after that, the exit code is 1
+    #[arg(long, value_name = "DURATION", requires = "watch", value_parser = parse_duration)]
+    timeout: Option<Duration>,
 
     /// The output format; with --watch, JSON is one line per change
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
@@ -49,20 +62,10 @@ impl RolloutStatusArgs {
         cluster::block_on(async {
             let session = self.session.connect().await?;
             if self.watch {
-                let mut following = session.watch_kind()?;
-                let mut screen = StatusScreen::default();
-                loop {
-                    following.next().await?;
-                    let now = now();
-                    let reports = self.reports(&following.snapshot, &now)?;
-                    self.redraw(&mut screen, &reports, &now)?;
-                    if reports.iter().all(PoolReport::is_settled) {
-                        return self.end(&screen, &reports, &now);
-                    }
-                }
+                return self.watch(session.watch_kind()?).await;
             }
             let now = now();
-            let reports = self.reports(&session.snapshot().await?, &now)?;
+            let reports = self.reports(&session.visible_snapshot().await?, &now)?;
             match self.output {
                 OutputFormat::Json => output::print_json(&RolloutStatusReport { pools: &reports })?,
                 OutputFormat::Text => output::print(&full(&reports, is_terminal(), &now))?,
@@ -71,9 +74,60 @@ impl RolloutStatusArgs {
         })
     }
 
+    async fn watch(&self, mut following: SnapshotWatch) -> Result<CommandOutcome> {
+        let mut screen = StatusScreen::default();
+        let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
+        let mut reports = Vec::new();
+        // Since when all pools are settled, if one of them only because it needs an administrator.
+        let mut stuck_since = None;
+        loop {
+            let grace = stuck_since.map(|since: Instant| since + STUCK_GRACE);
+            let wake = [deadline, grace].into_iter().flatten().min();
+            match wake {
+                None => following.next().await?,
+                Some(wake) => {
+                    if let Ok(changed) = timeout_at(wake, following.next()).await {
+                        changed?;
+                    }
+                }
+            }
+            if following.is_complete() {
+                reports = self.reports(&following.snapshot, &now())?;
+                self.redraw(&mut screen, &reports, &now())?;
+            }
+            let is_stuck = reports.iter().any(|report| report.state == PoolState::Stuck);
+            let is_settled = following.is_complete() && reports.iter().all(PoolReport::is_settled);
+            if !(is_settled && is_stuck) {
+                stuck_since = None;
+            }
+            if is_settled {
+                let since = *stuck_since.get_or_insert_with(Instant::now);
+                if !is_stuck || since.elapsed() >= STUCK_GRACE {
+                    return self.end(&screen, &reports, &now());
+                }
+            }
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return self.time_out(&screen, &reports);
+            }
+        }
+    }
+
     fn reports(&self, snapshot: &ClusterSnapshot, now: &Time) -> Result<Vec<PoolReport>> {
+        if self.pools.is_empty() {
+            return Ok(snapshot.pools.iter().map(|pool| report(snapshot, pool, now)).collect());
+        }
         let one = |name: &String| Ok(report(snapshot, snapshot.pool(name)?, now));
         self.pools.iter().map(one).collect()
+    }
+
+    /// The time is over. The lines do not show what the machines wait for.
+    fn time_out(&self, screen: &StatusScreen, reports: &[PoolReport]) -> Result<CommandOutcome> {
+        if self.output == OutputFormat::Text && screen.height == 0 {
+            output::print(&full(reports, false, &now()))?;
+        }
+        let timeout = self.timeout.unwrap_or_default();
+        output::print_error(&format!("the rollout has not ended after {timeout:?}"));
+        Ok(CommandOutcome::Failed)
     }
 
     /// Shows a change: on a terminal it replaces the last output, elsewhere it adds a line.
@@ -99,7 +153,9 @@ impl RolloutStatusArgs {
         reports: &[PoolReport],
         now: &Time,
     ) -> Result<CommandOutcome> {
-        let is_bad = reports.iter().any(|report| report.state == PoolState::Invalid);
+        let is_bad =
+            |report: &PoolReport| matches!(report.state, PoolState::Invalid | PoolState::Stuck);
+        let is_bad = reports.iter().any(is_bad);
         // The lines do not show which machine failed and why.
         if is_bad && self.output == OutputFormat::Text && screen.height == 0 {
             output::print(&full(reports, false, now))?;

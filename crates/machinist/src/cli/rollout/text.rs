@@ -37,7 +37,7 @@ pub(super) fn render(report: &PoolReport, with_bar: bool, now: &Time) -> String 
         let _ = writeln!(text, "  {WARNING}warning:{WARNING:#} {warning}");
     }
     if let Some(halted) = &report.halted {
-        let why = reasons::halted_reason(&report.pool, halted);
+        let why = reasons::halted_reason(&report.pool, halted, now);
         let _ = writeln!(text, "  {WARNING}stopped:{WARNING:#} {why}");
     }
     for (what, machines) in groups(&report.pending, now) {
@@ -59,6 +59,7 @@ pub(super) fn render_line(report: &PoolReport, now: Option<&Time>) -> String {
         (counts.working, "working"),
         (counts.reboot_pending, "waiting for a reboot"),
         (counts.degraded, "failed"),
+        (counts.held, "held"),
         (counts.not_ready, "not ready"),
         (counts.waiting, "waiting"),
     ] {
@@ -72,7 +73,7 @@ pub(super) fn render_line(report: &PoolReport, now: Option<&Time>) -> String {
         PoolState::Rendering => "about to get a new config",
         PoolState::Paused => "paused",
         PoolState::Halted => "stopped for now",
-        PoolState::Invalid => "stopped until you act",
+        PoolState::Invalid | PoolState::Stuck => "stopped until you act",
         PoolState::Empty => "nothing to roll out",
     };
     let _ = write!(text, "; {word}");
@@ -103,31 +104,42 @@ fn bar(counts: &MachineCounts) -> String {
     )
 }
 
-/// Machines with the same reason, together.
+/// Machines with the same reason, together. A remedy names the machine if it is the only one.
 fn groups(pending: &[PendingMachine], now: &Time) -> Vec<(String, Vec<String>)> {
-    let mut groups: BTreeMap<(u8, String), Vec<String>> = BTreeMap::new();
+    let mut groups: BTreeMap<(u8, String), Vec<&PendingMachine>> = BTreeMap::new();
     for one in pending {
-        groups.entry(described(one, now)).or_default().push(one.machine.clone());
+        groups.entry(described(one, "NODE", now)).or_default().push(one);
     }
-    groups.into_iter().map(|((_, what), machines)| (what, machines)).collect()
+    let text = |what: String, machines: &[&PendingMachine]| match machines {
+        [one] => described(one, &one.machine, now).1,
+        _ => what,
+    };
+    groups
+        .into_iter()
+        .map(|((_, what), machines)| {
+            let names = machines.iter().map(|one| one.machine.clone()).collect();
+            (text(what, &machines), names)
+        })
+        .collect()
 }
 
 /// The reason of a machine, and the rank of its group: machines that need an administrator come first.
-fn described(pending: &PendingMachine, now: &Time) -> (u8, String) {
+fn described(pending: &PendingMachine, machine: &str, now: &Time) -> (u8, String) {
     let Some(waiting) = &pending.waiting else { return (3, "updates now".to_owned()) };
     let (rank, mut text) = match waiting {
         // Its position in the queue is in the JSON.
         WaitReason::NotItsTurn { .. } => (5, "waits for its turn".to_owned()),
-        WaitReason::Failing { .. } | WaitReason::BadConfig { .. } => {
-            (0, reasons::waiting_reason(waiting, now))
-        }
-        WaitReason::RestartPending { .. } | WaitReason::NotReady { .. } => {
-            (1, reasons::waiting_reason(waiting, now))
-        }
-        WaitReason::Working { .. } | WaitReason::Draining { .. } => {
-            (2, reasons::waiting_reason(waiting, now))
-        }
-        _ => (4, reasons::waiting_reason(waiting, now)),
+        WaitReason::Failing { .. }
+        | WaitReason::BadConfig { .. }
+        | WaitReason::Drifted { .. }
+        | WaitReason::Degraded { .. } => (0, reasons::waiting_reason(machine, waiting, now)),
+        WaitReason::RestartPending { .. }
+        | WaitReason::NotReady { .. }
+        | WaitReason::Held { .. } => (1, reasons::waiting_reason(machine, waiting, now)),
+        WaitReason::Working { .. }
+        | WaitReason::Draining { .. }
+        | WaitReason::Superseded { .. } => (2, reasons::waiting_reason(machine, waiting, now)),
+        _ => (4, reasons::waiting_reason(machine, waiting, now)),
     };
     if let Some(drain) = &pending.drain {
         let _ = write!(text, ": {drain}");

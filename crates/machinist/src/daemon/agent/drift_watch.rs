@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
-use machinist_core::api::names::annotation::machinist::{DRIFT, DRIFT_CONFLICT};
+use machinist_core::api::names::annotation::machinist::{DRIFT, DRIFT_CONFLICT, HEAL};
 use machinist_core::api::names::state;
 use machinist_core::daemon::{Phase, SessionEvent, annotations, reports};
 use machinist_core::drift::{
@@ -124,6 +124,8 @@ impl Agent {
             return;
         }
         self.session.after(SessionEvent::RetryNow);
+        let writer = |finding: &DriftFinding| watch.writer(finding).map(ToString::to_string);
+        self.drifted = drift::drifted_paths(watch.findings(), writer);
         let Some(reason) = drift::degraded_reason(watch.findings()) else {
             self.metrics.set_drift(false);
             return;
@@ -132,9 +134,9 @@ impl Agent {
         self.metrics.set_state(state::DEGRADED, &reason);
         self.reporter.warn(&node, "ConfigDriftDetected", reason.as_str());
         self.reporter.write_status(&node, reports::degraded(&self.own_node.name, &reason));
-        if let Err(error) =
-            self.own_node.annotate(annotations::failed(state::DEGRADED, &reason)).await
-        {
+        let desired = NodeView(&node).desired_config();
+        let failed = annotations::failed(state::DEGRADED, &reason, desired, &self.drifted);
+        if let Err(error) = self.own_node.annotate(failed).await {
             let error = format_args!("{error:#}");
             tracing::warn!(%error, "cannot report drift on the Node");
         }
@@ -151,16 +153,23 @@ impl Agent {
         let findings = self.disk.check(config).await?;
         let now = self.now();
         self.session.heal_limit.observe(&drifted_paths(&findings), now);
+        self.set_drifted(&findings);
         let Some(mut unexpected) = drift::blocks_update_reason(&name, &findings) else {
             self.metrics.set_drift(false);
             return Ok(());
         };
         self.metrics.set_drift(true);
-        let policy =
+        let mut policy =
             DriftPolicy::from_annotation(NodeView(node).annotation(DRIFT), self.drift_policy)?;
+        let mut pace = pace;
+        // A person asks once; the policy decides about the next drift again.
+        if NodeView(node).annotation(HEAL).is_some() {
+            (policy, pace) = (DriftPolicy::Heal, HealPace::Immediate);
+        }
         let (mut not_healed, mut findings) = (Vec::new(), findings);
         if policy == DriftPolicy::Heal {
             (findings, not_healed) = self.heal_until_stuck(node, config, findings, pace).await?;
+            self.set_drifted(&findings);
             match drift::blocks_update_reason(&name, &findings) {
                 None => {
                     self.metrics.set_drift(false);
@@ -180,6 +189,18 @@ impl Agent {
             return Err(later.into());
         }
         anyhow::bail!(unexpected)
+    }
+
+    /// Remembers the drift that a check found. Who caused it is known from the watch.
+    fn set_drifted(&mut self, findings: &[DriftFinding]) {
+        let known = std::mem::take(&mut self.drifted);
+        let watch = self.drift_watcher.as_ref();
+        let by = |finding: &DriftFinding| {
+            let seen = watch.and_then(|watch| watch.writer(finding)).map(ToString::to_string);
+            let before = || known.iter().find(|one| one.path == finding.path)?.by.clone();
+            seen.or_else(before)
+        };
+        self.drifted = drift::drifted_paths(findings, by);
     }
 
     /// The failure of a machine with paths that are healed later; `None` if one of them is due now.

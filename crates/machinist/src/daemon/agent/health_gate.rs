@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::DESIRED_IMAGE;
 use machinist_core::api::names::annotation::machinist::RETRY;
+use machinist_core::api::names::state::DEGRADED;
 use machinist_core::daemon::update::needs_offline_health_check;
 use machinist_core::daemon::{PendingChange, Phase, SessionEvent, annotations};
 use machinist_core::health::{FailedCheck, FailedConfig, RetryDecision, may_try};
@@ -141,7 +142,8 @@ impl Agent {
         let written = self.write_rollback(Some(node), current, pending).await;
         self.enter(node, Phase::Idle);
         written?;
-        let patch = annotations::failed(machinist_core::api::names::state::DEGRADED, &reason);
+        let desired = NodeView(node).desired_config();
+        let patch = annotations::failed(DEGRADED, &reason, desired, &[]);
         if let Err(error) = self.own_node.annotate(patch).await {
             // The failed config may have cut the machine off, which makes the rollback all the more
             // necessary.

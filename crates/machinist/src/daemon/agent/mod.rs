@@ -54,10 +54,11 @@ use std::time::Duration;
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
+use machinist_core::api::names::annotation::machinist::HEAL;
 use machinist_core::api::names::state;
 use machinist_core::daemon::session::SigtermProtection;
 use machinist_core::daemon::{Phase, Session, SessionEvent, annotations, reports};
-use machinist_core::drift::DriftPolicy;
+use machinist_core::drift::{DriftPolicy, DriftedPath};
 use machinist_core::node::NodeView;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -142,6 +143,8 @@ struct Agent {
     drift_watcher: Option<DriftWatcher>,
     /// What to do about drift if the Node does not say.
     drift_policy: DriftPolicy,
+    /// The paths that others have changed, as they were last found.
+    drifted: Vec<DriftedPath>,
     boot_id: String,
     stop: CancellationToken,
     /// `Session::phase` as the task that reports a deferred SIGTERM sees it.
@@ -213,6 +216,7 @@ pub(crate) async fn run(
         os_backend: Arc::new(os_backend),
         drift_watcher: None,
         drift_policy: options.drift_policy,
+        drifted: Vec::new(),
         boot_id: super::state::boot_id(&options.root)?,
         stop: stop.clone(),
         defers_sigterm: Arc::new(AtomicBool::new(false)),
@@ -337,8 +341,11 @@ impl Agent {
         }
         let reconciled = self.reconcile(node).await;
         // Before a pause the certificates are refreshed, even if the config cannot be applied.
+        let is_held = NodeView(node).held().is_some();
         let refreshed = match reconciled {
             Ok(NextReconcile::Immediately) => Ok(()),
+            // Nothing is written to a machine that is left alone.
+            _ if is_held => Ok(()),
             _ => self.refresh_certificates().await,
         };
         let next = match (reconciled, refreshed) {
@@ -362,6 +369,7 @@ impl Agent {
             desired: view.desired_config().to_owned(),
             waiting: self.session.waiting.as_ref().map(|waiting| waiting.request.clone()),
             refused: self.refusal(),
+            held: view.held().map(str::to_owned),
         };
         if note != self.last_note {
             note.write(self.disk.path());
@@ -369,12 +377,15 @@ impl Agent {
         }
     }
 
-    /// Reports that a reconcile failed. Returns how long to wait for the next one.
+    /// Reports that a reconcile of a Node failed. Returns how long to wait for the next one.
     async fn report_failure(&mut self, node: &Arc<Node>, error: &anyhow::Error) -> Duration {
         self.enter(node, Phase::Idle);
-        let node = self.own_node.get().unwrap_or_else(|| Arc::clone(node));
         let now = self.now();
-        let inputs = annotations::external_inputs(&node);
+        // Those of the attempt: what was written meanwhile is another attempt's input, and makes it due.
+        let inputs = annotations::external_inputs(node);
+        let desired = NodeView(node).desired_config().to_owned();
+        let heal_requested = NodeView(node).annotation(HEAL).is_some();
+        let node = self.own_node.get().unwrap_or_else(|| Arc::clone(node));
         let retry_in = match error.downcast_ref::<RetryLater>() {
             Some(later) => self.session.fail_for(now, later.retry_in, inputs),
             None => self.session.fail(now, inputs),
@@ -392,7 +403,11 @@ impl Agent {
         tracing::error!("Marking {state} due to: {reason}");
         self.metrics.set_state(state, &reason);
         self.reporter.write_status(&node, reports::degraded(&self.own_node.name, &reason));
-        if let Err(error) = self.own_node.annotate(annotations::failed(state, &reason)).await {
+        let mut failed = annotations::failed(state, &reason, &desired, &self.drifted);
+        if heal_requested {
+            failed.extend(annotations::clear_heal());
+        }
+        if let Err(error) = self.own_node.annotate(failed).await {
             let error = format_args!("{error:#}");
             tracing::warn!(%error, state, "cannot write the state to the Node");
         }

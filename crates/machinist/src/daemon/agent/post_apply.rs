@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
+use machinist_core::api::names::annotation::machinist::REBOOT_REQUESTED;
 use machinist_core::api::operator::DisruptionAction;
 use machinist_core::daemon::actions::{self, SystemdAction};
 use machinist_core::daemon::{PendingChange, Phase, SessionEvent, annotations, reports};
@@ -388,6 +389,7 @@ impl Agent {
                 return Ok(NextReconcile::Immediately);
             }
         }
+        let fulfilled = state.pending.as_ref().and_then(|it| it.requested_reboot.clone());
         if state.pending.is_some_and(|pending| pending.os.is_some()) {
             self.confirm_os().await;
         }
@@ -397,7 +399,7 @@ impl Agent {
         if let Some(conflict) = self.resolve_conflicts(node).await? {
             return self.mark_degraded(node, &current, image.as_deref(), conflict.into()).await;
         }
-        let next = self.mark_done(node, &config, image.as_deref()).await?;
+        let next = self.mark_done(node, &config, image.as_deref(), fulfilled).await?;
         if restarts_daemon {
             self.restart_daemon(node).await;
         }
@@ -431,13 +433,18 @@ impl Agent {
         node: &Arc<Node>,
         config: &str,
         image: Option<&str>,
+        fulfilled: Option<String>,
     ) -> Result<NextReconcile> {
         self.disk.set_pending(None).await?;
         self.session.after(SessionEvent::ChangeCompleted);
         self.disk.clear_failed_config().await?;
         // A machine without the cluster's certificates is not done.
         self.refresh_certificates().await?;
-        let done = annotations::done(config, image);
+        let mut done = annotations::done(config, image);
+        // A request that came after the reboot stands.
+        if fulfilled.is_some_and(|it| NodeView(node).annotation(REBOOT_REQUESTED) == Some(&it)) {
+            done.insert(REBOOT_REQUESTED.to_owned(), None);
+        }
         if !annotations::changed_only(node, done.clone()).is_empty() {
             let message =
                 format!("Update completed for config {config} and node has been uncordoned");

@@ -7,9 +7,12 @@ use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation;
+use machinist_core::api::names::annotation::machinist::HEAL;
 use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
 use machinist_core::daemon::session::WaitStatus;
-use machinist_core::daemon::{AgentStep, AgentWait, Observed, annotations, next_step, reports};
+use machinist_core::daemon::{
+    AgentStep, AgentWait, Observed, PendingChange, annotations, next_step, reports,
+};
 use machinist_core::node::NodeView;
 use machinist_core::os::with_layered_image;
 
@@ -72,6 +75,9 @@ impl Agent {
                 Ok(NextReconcile::Immediately)
             }
             AgentStep::Update => self.update(node, state).await,
+            AgentStep::PrepareReboot { request } => {
+                self.prepare_reboot(node, &state, &request).await
+            }
             AgentStep::RequestReboot { config } => {
                 tracing::info!(config, "the config is in place and waits for a reboot approval");
                 let message = format!("{config} is in place and waits for a reboot approval");
@@ -116,6 +122,9 @@ impl Agent {
         if let Some(reason) = self.disk.quarantine_reason().await? {
             bail!(reason);
         }
+        if NodeView(node).annotation(HEAL).is_some() && !self.has_drifted() {
+            self.own_node.annotate(annotations::clear_heal()).await?;
+        }
         let config = NodeView(node).current_config();
         self.metrics.set_state(machinist_core::api::names::state::DONE, "");
         self.metrics.set_updated(config, "");
@@ -125,6 +134,22 @@ impl Agent {
             self.store_last_good(node);
         }
         Ok(NextReconcile::Wait(None))
+    }
+
+    /// Records the reboot that an administrator has asked for. The controller approves it when the pool can
+    /// do without the machine.
+    async fn prepare_reboot(
+        &mut self,
+        node: &Arc<Node>,
+        state: &DiskState,
+        request: &str,
+    ) -> Result<NextReconcile> {
+        tracing::info!(request, "an administrator asks for a reboot");
+        let current = self.current_config(node, state).await?;
+        let pending = PendingChange::reboot(&current, request, &self.boot_id);
+        self.disk.set_pending(Some(pending)).await?;
+        self.own_node.annotate(annotations::working(node)).await?;
+        Ok(NextReconcile::Immediately)
     }
 
     /// Stores this daemon for the watchdog in the background, and reports what the watchdog has restored. A failure is

@@ -37,7 +37,7 @@ use crate::fault_injection;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The annotations that the daemon writes.
-const DAEMON_ANNOTATIONS: [&str; 13] = [
+const DAEMON_ANNOTATIONS: [&str; 17] = [
     annotation::CURRENT_CONFIG,
     annotation::DESIRED_CONFIG,
     annotation::CURRENT_IMAGE,
@@ -51,6 +51,10 @@ const DAEMON_ANNOTATIONS: [&str; 13] = [
     machinist::REBOOT,
     machinist::REBOOT_APPROVED,
     machinist::REBOOT_PENDING,
+    machinist::FAILED_CONFIG,
+    machinist::DRIFTED,
+    machinist::HEAL,
+    machinist::REBOOT_REQUESTED,
 ];
 
 /// What was done.

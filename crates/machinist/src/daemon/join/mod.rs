@@ -3,6 +3,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | `connection` | why the API server cannot be reached |
 //! | `credentials` | the client certificate of the machine, and its renewal |
 //! | `paths` | where things are |
 //! | `service` | the service that runs the daemon |
@@ -10,6 +11,7 @@
 //! | `cleanup` | removal of what a first boot has left |
 
 mod cleanup;
+mod connection;
 pub(crate) mod credentials;
 mod leave;
 pub(crate) mod paths;
@@ -89,6 +91,12 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
     let join_paths = JoinPaths::new(&options.root);
     // Whatever can be wrong with the machine is found before it has an identity: a second try would find its name taken.
     HostRoot::open_read_only(&options.root)?;
+    let is_whole_machine = options.root == Path::new("/");
+    if is_whole_machine && !rustix::process::geteuid().is_root() {
+        bail!(
+            "only root can let a machine join: run it with sudo, or name a directory with --root"
+        );
+    }
     if !options.binary.exists() {
         bail!("--binary {}: there is no such file", options.binary.display());
     }
@@ -96,6 +104,11 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
         check_same_machine(&identity, given, options)?;
         return repair(identity, given, options).await;
     }
+    connection::check_connection(
+        &credentials::client_for(given).await?,
+        credentials::server_url(given),
+    )
+    .await?;
     join_paths.create_state_dir()?;
     let kubeconfig = if options.keep_identity {
         given.clone()
@@ -106,9 +119,11 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
     write_identity(&options.root, &kubeconfig)?;
     JoinPaths::remove_file(&join_paths.join_request())?;
     let client = credentials::client_for(&kubeconfig).await?;
-    ensure_node(&client, options).await?;
-    service::install(&join_paths, options)?;
-    let is_started = options.start_now && start_service(&options.root, false).await?;
+    let completed = complete(&client, &join_paths, options).await;
+    let is_started = match completed {
+        Ok(is_started) => is_started,
+        Err(error) => return Err(undo(options, error).await),
+    };
     Ok(JoinReport {
         node: options.name.clone(),
         kubeconfig: join_paths.kubeconfig(),
@@ -117,6 +132,26 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
         has_joined_before: false,
         repaired: Vec::new(),
     })
+}
+
+/// Creates the Node and the service of a machine that has its identity. Returns whether the service was started.
+async fn complete(client: &Client, join_paths: &JoinPaths, options: &JoinOptions) -> Result<bool> {
+    ensure_node(client, options).await?;
+    service::install(join_paths, options)?;
+    Ok(options.start_now && start_service(&options.root, false).await?)
+}
+
+/// Removes what a failed join has left, the Node included, so that the name is free for another
+/// attempt. Where that fails as well, the identity stays: with it, the next join continues.
+async fn undo(options: &JoinOptions, error: anyhow::Error) -> anyhow::Error {
+    match leave(&options.root, &options.name, None).await {
+        Ok(_) => error.context("nothing of the join is left"),
+        Err(left) => {
+            let left = format_args!("{left:#}");
+            tracing::warn!(error = %left, "cannot remove what the failed join has left");
+            error.context("the join is not complete: run machinist join again, or machinist leave")
+        }
+    }
 }
 
 /// The identity of an earlier join. One that cannot be read is of no use, and is replaced.
