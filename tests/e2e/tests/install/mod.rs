@@ -2,6 +2,7 @@
 //! lifecycle on real nodes.
 mod admission_policies;
 mod bootstrap_token;
+mod existing_cluster;
 mod helm;
 mod image;
 mod lifecycle;

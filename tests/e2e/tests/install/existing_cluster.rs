@@ -1,0 +1,217 @@
+//! Nodes that somebody else made: from observing to enforcing, a node that is registered again, and a config that is
+//! taken back while a budget holds a drain. The pool has no role label: it selects what is not a control plane.
+
+use crate::install::image;
+use crate::install::support::{NAMESPACE, get, install, merge, wait_condition};
+use anyhow::{Context as _, Result, ensure};
+use machinist_e2e::{Cluster, Lab, Machine, wait_for};
+use serde_json::{Value, json};
+
+const POOL: &str = r#"
+apiVersion: machineconfiguration.openshift.io/v1
+kind: MachineConfigPool
+metadata: {name: compute}
+spec:
+  nodeSelector: {matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]}
+  machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}
+"#;
+
+const GUARDED: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: guarded, namespace: default}
+spec:
+  selector: {matchLabels: {app: guarded}}
+  template:
+    metadata: {labels: {app: guarded}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      nodeSelector: {kubernetes.io/hostname: n2}
+      containers: [{name: a, image: "localhost/busybox:1", imagePullPolicy: Never}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: guard, namespace: default}
+spec: {minAvailable: 1, selector: {matchLabels: {app: guarded}}}
+"#;
+
+fn file(name: &str, path: &str) -> String {
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": name, "labels": {"machineconfiguration.openshift.io/role": "worker"}},
+        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [
+            {"path": path, "mode": 0o644, "contents": {"source": "data:,cluster"}},
+        ]}}},
+    })
+    .to_string()
+}
+
+/// The annotations of a Node without their prefix.
+fn annotations(cluster: &Cluster, name: &str) -> Result<Value> {
+    let node = get(cluster, &format!("/api/v1/nodes/{name}"))?;
+    let all = node["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    let short = |key: String| key.rsplit_once('/').map(|(_, name)| name.to_owned()).unwrap_or(key);
+    Ok(all.into_iter().map(|(key, value)| (short(key), value)).collect())
+}
+
+/// A condition of the pool, as `status reason: message`.
+fn pool_condition(cluster: &Cluster, type_: &str) -> Result<String> {
+    let path = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools/compute";
+    let pool = get(cluster, path)?;
+    let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let found = conditions.iter().find(|it| it["type"] == type_);
+    Ok(found
+        .map(|it| {
+            format!("{} {}: {}", text(&it["status"]), text(&it["reason"]), text(&it["message"]))
+        })
+        .unwrap_or_default())
+}
+
+fn is_done(cluster: &Cluster, name: &str) -> Result<bool> {
+    let found = annotations(cluster, name)?;
+    let current = found["currentConfig"].as_str().unwrap_or_default();
+    let is_ours = current.starts_with("rendered-compute-");
+    let done = is_ours && found["desiredConfig"] == current && found["state"] == "Done";
+    ensure!(done, "{name}: {found}");
+    Ok(true)
+}
+
+#[test]
+fn an_existing_cluster_goes_from_observe_to_enforce() {
+    let lab = Lab::new().unwrap();
+    let cluster = Cluster::with_nodes(&lab).unwrap();
+    let machines = cluster.boot_nodes(&["n1", "n2", "n3"]).unwrap();
+    image::load(&lab, &cluster, &machines).unwrap();
+    let run = || -> Result<()> {
+        observe(&cluster, &machines).context("observe")?;
+        enforce(&cluster, &machines).context("enforce")?;
+        register_again(&cluster, &machines[2]).context("register again")?;
+        take_back(&cluster, &machines[1]).context("take back")?;
+        Ok(())
+    };
+    if let Err(error) = run() {
+        let nodes = ["n2", "n3"].map(|name| annotations(&cluster, name));
+        let pods = cluster.kubectl(&["get", "pods", "-A", "-o", "wide"]);
+        let pool = cluster.kubectl(&["describe", "mcp", "compute"]);
+        panic!("{error:#}\n{nodes:?}\n{}\n{}", pods.unwrap_or_default(), pool.unwrap_or_default());
+    }
+}
+
+/// Every machine reports what would change, and nothing does.
+fn observe(cluster: &Cluster, machines: &[Machine]) -> Result<()> {
+    let boots: Vec<u32> = machines.iter().map(Machine::boots).collect();
+    cluster.kubectl(&["label", "node", "n1", "node-role.kubernetes.io/control-plane="])?;
+    cluster.kubectl(&["create", "namespace", NAMESPACE])?;
+    let url = format!("--from-literal=apiServerURL={}", cluster.url());
+    let settings = ["create", "configmap", "machinist-settings", &url];
+    let more = ["--from-literal=mode=observe", "--from-literal=server=false", "-n", NAMESPACE];
+    cluster.kubectl(&[&settings[..], &more[..]].concat())?;
+    install(cluster)?;
+    cluster.apply(POOL)?;
+    cluster.apply(&file("50-file", "/etc/from-cluster"))?;
+    for name in ["n2", "n3"] {
+        wait_for("the machine to say what would change", || {
+            let found = annotations(cluster, name)?;
+            let text = found["observation"].as_str().unwrap_or_default();
+            let expected = "would change /etc/from-cluster; then: Reboot; with a drain";
+            ensure!(text.ends_with(expected), "{found}");
+            Ok(true)
+        })?;
+    }
+    wait_for("the pool to say so", || {
+        let found = pool_condition(cluster, "Observing")?;
+        ensure!(found.starts_with("True ObserveMode: n2: rendered-compute-"), "{found}");
+        Ok(true)
+    })?;
+    for machine in &machines[1..] {
+        for path in ["/etc/from-cluster", "/etc/machine-config-daemon"] {
+            ensure!(!machine.exists(path)?, "{}: {path} was written", machine.name());
+        }
+    }
+    let now: Vec<u32> = machines.iter().map(Machine::boots).collect();
+    ensure!(now == boots, "machines were rebooted: {boots:?}, then {now:?}");
+    Ok(())
+}
+
+/// One machine, then the pool.
+fn enforce(cluster: &Cluster, machines: &[Machine]) -> Result<()> {
+    cluster.kubectl(&["annotate", "node", "n2", "machinist.dev/mode=enforce", "--overwrite"])?;
+    wait_for("one machine to have its config", || is_done(cluster, "n2"))?;
+    ensure!(machines[1].read_file("/etc/from-cluster")? == b"cluster");
+    ensure!(!machines[2].exists("/etc/from-cluster")?, "the other one is only observed");
+    let settings = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/machinist-settings");
+    merge(cluster, &settings, &json!({"data": {"mode": "enforce"}}))?;
+    wait_for("the daemons to enforce", || {
+        let args = cluster.kubectl(&[
+            "-n",
+            NAMESPACE,
+            "get",
+            "pods",
+            "-l",
+            "k8s-app=machine-config-daemon",
+            "-o",
+            "jsonpath={.items[*].spec.containers[0].args}",
+        ])?;
+        ensure!(args.matches("--mode=enforce").count() == 3, "{args}");
+        Ok(!args.contains("--mode=observe"))
+    })?;
+    cluster.kubectl(&["annotate", "node", "n2", "n3", "machinist.dev/mode-"])?;
+    wait_for("the other machine to have its config", || is_done(cluster, "n3"))?;
+    let observed = annotations(cluster, "n3")?["observation"].clone();
+    ensure!(observed.is_null(), "it is no longer observed: {observed}");
+    wait_condition(cluster, "Degraded", "False")
+}
+
+/// A node that is deleted and registered again gets its config, and its pool goes on.
+fn register_again(cluster: &Cluster, machine: &Machine) -> Result<()> {
+    let boots = machine.boots();
+    cluster.kubectl(&["delete", "node", machine.name()])?;
+    machine.sh("systemctl restart kubelet")?;
+    wait_for("the machine to have its config again", || is_done(cluster, machine.name()))?;
+    cluster.kubectl(&["wait", "mcp/compute", "--for=condition=Updated", "--timeout=60s"])?;
+    ensure!(machine.boots() == boots, "it has its config and was not rebooted");
+    Ok(())
+}
+
+/// A config is taken back while a budget holds the drain for it.
+fn take_back(cluster: &Cluster, machine: &Machine) -> Result<()> {
+    cluster.apply(GUARDED)?;
+    let available = ["deployment/guarded", "--for=condition=Available", "--timeout=60s"];
+    cluster.kubectl(&[&["wait"], &available[..]].concat())?;
+    let boots = machine.boots();
+    cluster.apply(&file("60-second", "/etc/second"))?;
+    wait_for("the pool to name what blocks it", || {
+        let found = pool_condition(cluster, "RolloutBlocked")?;
+        let names = ["True DisruptionBudget: node n2", "pod default/guarded-", "budget guard"];
+        ensure!(names.iter().all(|name| found.contains(name)), "{found}");
+        Ok(true)
+    })?;
+    cluster.kubectl(&["uncordon", "n2"])?;
+    wait_for("an answer to the person who uncordons it", || {
+        let events = cluster.kubectl(&["get", "events", "-o", "jsonpath={.items[*].message}"])?;
+        ensure!(events.contains("Node n2 was uncordoned during its drain"), "{events}");
+        Ok(true)
+    })?;
+    cluster.kubectl(&["delete", "mc", "60-second"])?;
+    wait_for("the machine to be taken out of its drain", || {
+        let node = get(cluster, "/api/v1/nodes/n2")?;
+        ensure!(node["spec"]["unschedulable"] != true, "it is cordoned");
+        is_done(cluster, "n2")
+    })?;
+    wait_for("the pool to go on", || {
+        let found = pool_condition(cluster, "RolloutBlocked")?;
+        ensure!(found.starts_with("False"), "{found}");
+        is_done(cluster, "n3")
+    })?;
+    ensure!(!machine.exists("/etc/second")?, "the config was taken back");
+    ensure!(machine.boots() == boots, "nothing was rebooted");
+    cluster.kubectl(&[
+        "get",
+        "pod",
+        "-l",
+        "app=guarded",
+        "--field-selector=status.phase=Running",
+    ])?;
+    Ok(())
+}
