@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"github.com/containers/image/v5/pkg/sysregistriesv2"
 	"github.com/containers/image/v5/signature"
 	"github.com/containers/image/v5/types"
+	storageconfig "github.com/containers/storage/pkg/config"
 	storage "github.com/containers/storage/types"
 )
 
@@ -17,6 +19,8 @@ func init() {
 	operations["policy"] = opPolicy
 	operations["registries-conf"] = opRegistriesConf
 	operations["storage-conf"] = opStorageConf
+	operations["storage-edit"] = opStorageEdit
+	operations["toml"] = opTOML
 }
 
 // opPolicy reads policy.json as podman, skopeo and CRI-O do: unknown and missing fields are errors.
@@ -36,7 +40,8 @@ func opPolicy(req request) (response, error) {
 
 // opRegistriesConf reads registries.conf with all checks of the library.
 //
-//	registries-conf  text -> registries, search: what the library found; unknown: keys that it ignored
+//	registries-conf  text -> registries, search: what the library found; unknown: keys that it ignored;
+//	                 encoded: the text, decoded and encoded again
 func opRegistriesConf(req request) (response, error) {
 	path, done, err := file("registries.conf", req.Text)
 	if err != nil {
@@ -53,7 +58,12 @@ func opRegistriesConf(req request) (response, error) {
 	if err != nil {
 		return nil, err
 	}
+	encoded, err := encoded(&sysregistriesv2.V2RegistriesConf{}, req.Text)
+	if err != nil {
+		return nil, err
+	}
 	return response{
+		"encoded":    encoded,
 		"registries": found.Registries,
 		"search":     found.UnqualifiedSearchRegistries,
 		"unknown":    unknown,
@@ -83,6 +93,68 @@ func opStorageConf(req request) (response, error) {
 		"options": options.GraphDriverOptions,
 		"unknown": unknown,
 	}, nil
+}
+
+// opStorageEdit sets options in storage.conf by decoding it into the library's structure and encoding
+// that again.
+//
+//	storage-edit  value: base, size, layers, images -> text
+func opStorageEdit(req request) (response, error) {
+	var in struct {
+		Base   string   `json:"base"`
+		Size   string   `json:"size"`
+		Layers []string `json:"layers"`
+		Images []string `json:"images"`
+	}
+	if err := json.Unmarshal(req.Value, &in); err != nil {
+		return nil, err
+	}
+	var conf struct {
+		Storage struct {
+			Driver    string                                `toml:"driver"`
+			RunRoot   string                                `toml:"runroot"`
+			GraphRoot string                                `toml:"graphroot"`
+			Options   struct{ storageconfig.OptionsConfig } `toml:"options"`
+		} `toml:"storage"`
+	}
+	if _, err := toml.Decode(in.Base, &conf); err != nil {
+		return nil, err
+	}
+	options := &conf.Storage.Options
+	if in.Size != "" {
+		options.Size = in.Size
+	}
+	if len(in.Layers) > 0 {
+		options.AdditionalLayerStores = in.Layers
+	}
+	if len(in.Images) > 0 {
+		options.AdditionalImageStores = in.Images
+	}
+	text, err := toml.Marshal(conf)
+	return response{"text": string(text)}, err
+}
+
+// opTOML encodes tables.
+//
+//	toml  value: tables -> text
+func opTOML(req request) (response, error) {
+	var tables map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(req.Value))
+	decoder.UseNumber()
+	if err := decoder.Decode(&tables); err != nil {
+		return nil, err
+	}
+	text, err := toml.Marshal(tables)
+	return response{"text": string(text)}, err
+}
+
+// encoded decodes a TOML text into a structure and encodes that again.
+func encoded(into any, text string) (string, error) {
+	if _, err := toml.Decode(text, into); err != nil {
+		return "", err
+	}
+	again, err := toml.Marshal(into)
+	return string(again), err
 }
 
 // ignoredKeys lists the keys of a TOML text for which a type has no field.

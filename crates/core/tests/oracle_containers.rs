@@ -195,6 +195,7 @@ fn every_mirror_list_is_read_as_intended() {
     let all: Vec<&String> = texts.iter().collect();
     for (text, answer) in texts.iter().zip(ask("registries-conf", &all)) {
         assert_eq!(answer["unknown"], json!([]), "{answer}\n{text}");
+        assert_eq!(answer["encoded"], *text, "the bytes that Go's library writes");
         let ours = RegistriesConf::parse(text).unwrap();
         let theirs = answer["registries"].as_array().unwrap();
         assert_eq!(theirs.len(), ours.registries.len(), "{text}");

@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt as _;
-use serde_json::Value;
 
+use super::policy_json::ScopeRequirements;
+use super::policy_requirement::PolicyRequirement;
 use super::registry_lists::RegistryLists;
 use super::scope::is_inside;
 use super::signature_requirement::requirement;
 use crate::api::config::{ClusterImagePolicy, ImagePolicy, ImageSigstoreVerificationPolicy};
 use crate::generated_config::{GenerateError, SourceRef};
-
-/// The requirements by scope.
-pub(super) type ScopeRequirements = BTreeMap<String, Vec<Value>>;
 
 /// The signature requirements of the cluster and of namespaces.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,7 +89,7 @@ pub(super) fn policies(
 fn policy_requirement(
     object: &SourceRef,
     policy: Option<&ImageSigstoreVerificationPolicy>,
-) -> Result<Value, GenerateError> {
+) -> Result<PolicyRequirement, GenerateError> {
     let problem = |(field, message, remedy): (String, String, &str)| GenerateError {
         object: object.clone(),
         field: format!("spec.policy{field}"),

@@ -10,7 +10,8 @@
 //! ContainerRuntimeConfig ─ crio_settings ─→ drop-ins, storage.conf ─→ 99-<pool>-generated-containerruntime
 //! ```
 //!
-//! The results are the same as those of MCO and its libraries (`tests/cases/registries.jsonl`).
+//! The results are the same as those of MCO and its libraries (`tests/cases/registries.jsonl`,
+//! `tests/cases/policies.jsonl`).
 
 mod base_files;
 pub mod crio_settings;
@@ -19,6 +20,7 @@ mod image_reference;
 mod mirror_order;
 mod mirrors;
 mod policy_json;
+mod policy_requirement;
 pub mod registries;
 pub mod registries_conf;
 mod registries_d;

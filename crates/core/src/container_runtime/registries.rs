@@ -243,10 +243,12 @@ impl RegistriesPlan<'_> {
         let sigstore = registries_d(scopes, conf.as_ref());
         let mut files = Vec::new();
         files.extend(conf.map(|conf| GeneratedFile::new(REGISTRIES_CONF, conf.text())));
-        files.extend(policy.as_ref().map(|policy| GeneratedFile::new(POLICY_JSON, policy.text())));
+        if let Some((_, text)) = &policy {
+            files.push(GeneratedFile::new(POLICY_JSON, text.clone()));
+        }
         files.extend(sigstore.map(|text| GeneratedFile::new(SIGSTORE_REGISTRIES_YAML, text)));
         for (namespace, scopes) in namespaces {
-            let Some(policy) = &policy else { continue };
+            let Some((policy, _)) = &policy else { continue };
             let text = policy_json::namespace_policy(policy, scopes).text();
             files.push(GeneratedFile::new(format!("{NAMESPACE_POLICIES}/{namespace}.json"), text));
         }
@@ -274,7 +276,9 @@ impl RegistriesPlan<'_> {
         Ok(Some(conf))
     }
 
-    fn policy(&self, base: &BaseFiles) -> Result<Option<PolicyFile>, GenerateError> {
+    /// The policy of the cluster and its text. A policy of a namespace alone leaves the text of the
+    /// template as it is.
+    fn policy(&self, base: &BaseFiles) -> Result<Option<(PolicyFile, String)>, GenerateError> {
         let nothing = self.lists.refused.is_empty()
             && self.lists.allowed.is_empty()
             && self.policies.cluster.is_empty()
@@ -282,9 +286,16 @@ impl RegistriesPlan<'_> {
         if nothing {
             return Ok(None);
         }
-        let base = PolicyFile::parse(&base.policy_json)
+        let parsed = PolicyFile::parse(&base.policy_json)
             .map_err(|problem| template_file_error(POLICY_JSON, problem.to_string()))?;
-        Ok(Some(policy_json::cluster_policy(base, &self.lists, &self.policies.cluster)))
+        let changed = policy_json::cluster_policy(&parsed, &self.lists, &self.policies.cluster);
+        Ok(Some(match changed {
+            Some(policy) => {
+                let text = policy.text();
+                (policy, text)
+            }
+            None => (parsed, base.policy_json.clone()),
+        }))
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -1,13 +1,16 @@
 //! `registries.d`: where signatures are (containers-registries.d(5)). Sigstore signatures are
-//! attached to images; reading them has to be enabled for each scope.
+//! attached to images; reading them has to be enabled for each scope. The file is written byte for
+//! byte like MCO.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
 
 use super::mirrors::PullBy;
 use super::registries_conf::{RegistriesConf, RegistryEntry};
 use super::registry_lookup::{find_registry, pull_sources};
 use super::scope::is_inside;
+use crate::go::yaml::to_go_yaml;
 
 /// Replaces the host of a wildcard.
 const PLACEHOLDER_HOST: &str = "matched";
@@ -33,12 +36,10 @@ pub(super) fn registries_d<'a>(
             }
         }
     }
-    let mut text = "docker:\n".to_owned();
-    for place in &places {
-        // Writing to a String cannot fail. The key is quoted, because it may start with an asterisk.
-        let _ = write!(text, "  {}:\n    use-sigstore-attachments: true\n", quoted(place));
-    }
-    (!places.is_empty()).then_some(text)
+    let attached = json!({"use-sigstore-attachments": true});
+    let docker: Map<String, Value> =
+        places.into_iter().map(|place| (place, attached.clone())).collect();
+    (!docker.is_empty()).then(|| to_go_yaml(&json!({"docker": docker})))
 }
 
 /// Where images of a scope are pulled from.
@@ -74,8 +75,4 @@ fn trim_to_repository(name: &mut String) {
     if let Some(colon) = name[path..].find(':') {
         name.truncate(path + colon);
     }
-}
-
-fn quoted(text: &str) -> String {
-    super::toml_text::quoted(text)
 }

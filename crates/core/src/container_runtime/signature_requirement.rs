@@ -1,9 +1,11 @@
 //! Signature requirements in the format of `policy.json` (containers-policy.json(5)).
 
 use k8s_openapi::ByteString;
-use serde_json::{Map, Value, json};
 
 use super::image_reference;
+use super::policy_requirement::{
+    FulcioIdentity, PkiIdentity, PolicyRequirement, SignedName, SigstoreSigned,
+};
 use crate::api::config::{
     ImagePolicyPkiRootOfTrust, ImageSigstoreVerificationPolicy, RootOfTrust, SignedIdentity,
 };
@@ -14,46 +16,39 @@ pub(super) type PolicyProblem = (String, String, &'static str);
 /// The requirement of a policy.
 pub(super) fn requirement(
     policy: &ImageSigstoreVerificationPolicy,
-) -> Result<Value, PolicyProblem> {
-    let mut requirement = root(&policy.root_of_trust)?;
-    requirement.insert("type".to_owned(), json!("sigstoreSigned"));
-    let identity = policy
-        .signed_identity
-        .as_ref()
-        .map_or_else(|| Ok(json!({"type": "matchRepoDigestOrExact"})), identity)?;
-    requirement.insert("signedIdentity".to_owned(), identity);
-    Ok(Value::Object(requirement))
+) -> Result<PolicyRequirement, PolicyProblem> {
+    let mut signed = root(&policy.root_of_trust)?;
+    if let Some(wanted) = &policy.signed_identity {
+        signed.signed_identity = identity(wanted)?;
+    }
+    Ok(PolicyRequirement::SigstoreSigned(Box::new(signed)))
 }
 
-fn root(root: &RootOfTrust) -> Result<Map<String, Value>, PolicyProblem> {
-    let mut fields = Map::new();
+fn root(root: &RootOfTrust) -> Result<SigstoreSigned, PolicyProblem> {
+    let mut signed = SigstoreSigned::default();
     match root.policy_type.as_str() {
         "PublicKey" => {
             let key = root.public_key.as_ref().ok_or_else(|| missing("publicKey"))?;
-            fields.insert("keyData".to_owned(), data(&key.key_data, "publicKey.keyData")?);
-            if let Some(rekor) = key.rekor_key_data.as_ref().filter(|data| !data.0.is_empty()) {
-                fields.insert("rekorPublicKeyData".to_owned(), json!(rekor));
-            }
+            signed.key_data = data(&key.key_data, "publicKey.keyData")?;
+            signed.rekor_public_key_data = key.rekor_key_data.clone().unwrap_or_default();
         }
         "FulcioCAWithRekor" => {
             let name = "fulcioCAWithRekor";
             let fulcio = root.fulcio_ca_with_rekor.as_ref().ok_or_else(|| missing(name))?;
             let subject = &fulcio.fulcio_subject;
             let subject_field = |field: &str| format!("{name}.fulcioSubject.{field}");
-            fields.insert(
-                "fulcio".to_owned(),
-                json!({
-                    "caData": data(&fulcio.fulcio_ca_data, &format!("{name}.fulcioCAData"))?,
-                    "oidcIssuer": text(&subject.oidc_issuer, &subject_field("oidcIssuer"))?,
-                    "subjectEmail": text(&subject.signed_email, &subject_field("signedEmail"))?,
-                }),
-            );
+            signed.fulcio = Some(FulcioIdentity {
+                ca_path: String::new(),
+                ca_data: data(&fulcio.fulcio_ca_data, &format!("{name}.fulcioCAData"))?,
+                oidc_issuer: text(&subject.oidc_issuer, &subject_field("oidcIssuer"))?,
+                subject_email: text(&subject.signed_email, &subject_field("signedEmail"))?,
+            });
             let rekor = data(&fulcio.rekor_key_data, &format!("{name}.rekorKeyData"))?;
-            fields.insert("rekorPublicKeyData".to_owned(), rekor);
+            signed.rekor_public_key_data = rekor;
         }
         "PKI" => {
             let pki = root.pki.as_ref().ok_or_else(|| missing("pki"))?;
-            fields.insert("pki".to_owned(), Value::Object(certificates(pki)?));
+            signed.pki = Some(certificates(pki)?);
         }
         other => {
             return Err((
@@ -63,33 +58,29 @@ fn root(root: &RootOfTrust) -> Result<Map<String, Value>, PolicyProblem> {
             ));
         }
     }
-    Ok(fields)
+    Ok(signed)
 }
 
-fn certificates(pki: &ImagePolicyPkiRootOfTrust) -> Result<Map<String, Value>, PolicyProblem> {
-    let mut fields = Map::new();
-    fields.insert("caRootsData".to_owned(), data(&pki.ca_roots_data, "pki.caRootsData")?);
-    if let Some(between) = pki.ca_intermediates_data.as_ref().filter(|data| !data.0.is_empty()) {
-        fields.insert("caIntermediatesData".to_owned(), json!(between));
-    }
+fn certificates(pki: &ImagePolicyPkiRootOfTrust) -> Result<PkiIdentity, PolicyProblem> {
     let subject = &pki.pki_certificate_subject;
-    let named = [("subjectEmail", &subject.email), ("subjectHostname", &subject.hostname)];
-    for (name, value) in named {
-        if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
-            fields.insert(name.to_owned(), json!(value));
-        }
-    }
-    if !fields.keys().any(|name| name.starts_with("subject")) {
+    let identity = PkiIdentity {
+        ca_roots_data: data(&pki.ca_roots_data, "pki.caRootsData")?,
+        ca_intermediates_data: pki.ca_intermediates_data.clone().unwrap_or_default(),
+        subject_email: subject.email.clone().unwrap_or_default(),
+        subject_hostname: subject.hostname.clone().unwrap_or_default(),
+        ..PkiIdentity::default()
+    };
+    if identity.subject_email.is_empty() && identity.subject_hostname.is_empty() {
         return Err((
             "rootOfTrust.pki.pkiCertificateSubject".to_owned(),
             "nobody is named".to_owned(),
             "set email, hostname or both",
         ));
     }
-    Ok(fields)
+    Ok(identity)
 }
 
-fn identity(identity: &SignedIdentity) -> Result<Value, PolicyProblem> {
+fn identity(identity: &SignedIdentity) -> Result<SignedName, PolicyProblem> {
     let field = |name: &str| format!("signedIdentity.{name}");
     let lacks = |name: &str| {
         (field(name), "it is missing".to_owned(), "set it, or choose another matchPolicy")
@@ -103,8 +94,8 @@ fn identity(identity: &SignedIdentity) -> Result<Value, PolicyProblem> {
     };
     let prefix = "write host[:port][/path] without a tag or digest";
     match identity.match_policy.as_str() {
-        "MatchRepoDigestOrExact" => Ok(json!({"type": "matchRepoDigestOrExact"})),
-        "MatchRepository" => Ok(json!({"type": "matchRepository"})),
+        "MatchRepoDigestOrExact" => Ok(SignedName::MatchRepoDigestOrExact),
+        "MatchRepository" => Ok(SignedName::MatchRepository {}),
         "ExactRepository" => {
             let exact = identity.exact_repository.as_ref();
             let exact = exact.ok_or_else(|| lacks("exactRepository"))?;
@@ -115,17 +106,16 @@ fn identity(identity: &SignedIdentity) -> Result<Value, PolicyProblem> {
                 let message = format!("invalid repository {:?}", exact.repository);
                 return Err((field(name), message, "write host/path without a tag or digest"));
             }
-            Ok(json!({"type": "exactRepository", "dockerRepository": exact.repository}))
+            Ok(SignedName::ExactRepository { docker_repository: exact.repository.clone() })
         }
         "RemapIdentity" => {
             let remap = identity.remap_identity.as_ref();
             let remap = remap.ok_or_else(|| lacks("remapIdentity"))?;
-            Ok(json!({
-                "type": "remapIdentity",
-                "prefix": repository(&remap.prefix, "remapIdentity.prefix", prefix)?,
-                "signedPrefix":
-                    repository(&remap.signed_prefix, "remapIdentity.signedPrefix", prefix)?,
-            }))
+            let signed = &remap.signed_prefix;
+            Ok(SignedName::RemapIdentity {
+                prefix: repository(&remap.prefix, "remapIdentity.prefix", prefix)?,
+                signed_prefix: repository(signed, "remapIdentity.signedPrefix", prefix)?,
+            })
         }
         other => Err((
             field("matchPolicy"),
@@ -140,16 +130,16 @@ fn missing(name: &str) -> PolicyProblem {
     (field, "it is missing".to_owned(), "set what rootOfTrust.policyType asks for")
 }
 
-fn data(bytes: &ByteString, name: &str) -> Result<Value, PolicyProblem> {
+fn data(bytes: &ByteString, name: &str) -> Result<ByteString, PolicyProblem> {
     if bytes.0.is_empty() {
         return Err(missing(name));
     }
-    Ok(json!(bytes))
+    Ok(bytes.clone())
 }
 
-fn text(text: &str, name: &str) -> Result<Value, PolicyProblem> {
+fn text(text: &str, name: &str) -> Result<String, PolicyProblem> {
     if text.is_empty() {
         return Err(missing(name));
     }
-    Ok(json!(text))
+    Ok(text.to_owned())
 }

@@ -10,17 +10,26 @@ pub(super) fn quoted(text: &str) -> String {
         match letter {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
-            '\n' => quoted.push_str("\\n"),
+            '\u{8}' => quoted.push_str("\\b"),
             '\t' => quoted.push_str("\\t"),
-            letter if letter.is_control() => {
+            '\n' => quoted.push_str("\\n"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\r' => quoted.push_str("\\r"),
+            letter if letter.is_ascii_control() => {
                 // Writing to a String cannot fail.
-                let _ = write!(quoted, "\\u{:04X}", u32::from(letter));
+                let _ = write!(quoted, "\\u{:04x}", u32::from(letter));
             }
             letter => quoted.push(letter),
         }
     }
     quoted.push('"');
     quoted
+}
+
+/// A key: bare if TOML allows it.
+pub(super) fn key(name: &str) -> String {
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { quoted(name) }
 }
 
 /// A list of strings.

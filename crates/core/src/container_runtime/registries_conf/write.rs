@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{RegistriesConf, RegistryEntry};
-use crate::container_runtime::toml_text::{list, quoted};
+use crate::container_runtime::toml_text::{key, list, quoted};
 
 impl RegistriesConf {
     /// The text of the file.
@@ -26,7 +26,7 @@ impl RegistriesConf {
         if !self.aliases.is_empty() {
             text.push_str("\n[aliases]\n");
             for (name, value) in &self.aliases {
-                let _ = writeln!(text, "  {} = {}", quoted(name), quoted(value));
+                let _ = writeln!(text, "  {} = {}", key(name), quoted(value));
             }
         }
         text
