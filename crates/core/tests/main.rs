@@ -17,6 +17,7 @@
 
 mod api_crds;
 mod api_round_trip;
+mod bootstrap_as_controller;
 mod cases;
 mod cases_kubelet;
 mod cases_policies;

@@ -156,6 +156,17 @@ fn the_pull_secret_comes_from_a_file_and_is_never_shown() {
         stdout
     };
     assert_eq!(rendered(&raw), rendered(&secret));
+    // `generate` takes it too.
+    let generated = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
+        command.args(["generate", "--pool", "worker", "-f", EXAMPLE]).args(more);
+        let output = command.current_dir(root()).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
+    };
+    let with_secret = generated(&["--pull-secret", &raw]);
+    assert_eq!(with_secret, generated(&["--pull-secret", &secret]));
+    assert_ne!(with_secret, generated(&[]));
     // It may be in the directory of manifests, where installers write it.
     fs::copy(root().join(EXAMPLE), site.dir.path().join("raw/a.yaml")).unwrap();
     let (directory, out) = (site.path("raw"), site.path("out"));
@@ -182,4 +193,27 @@ fn a_pool_in_the_manifests_replaces_the_built_in_one() {
     assert_eq!(code, 0, "{stderr}");
     let written = fs::read_to_string(format!("{out}/machine-pools/worker.yaml")).unwrap();
     assert!(written.contains("maxUnavailable: 3"), "{written}");
+}
+
+#[test]
+fn what_the_controller_accepts_is_accepted() {
+    let site = BootstrapFixture::new();
+    let example = fs::read_to_string(root().join(EXAMPLE)).unwrap();
+    let image = format!("quay.io/release/payload@sha256:{}", "e".repeat(64));
+    let gate = "apiVersion: config.openshift.io/v1\nkind: FeatureGate\nmetadata: {name: cluster}\n";
+    let version = format!(
+        "apiVersion: config.openshift.io/v1\nkind: ClusterVersion\nmetadata: {{name: version}}\nspec: {{clusterID: x}}\nstatus: {{desired: {{image: '{image}'}}}}\n"
+    );
+    let blocked = "apiVersion: config.openshift.io/v1\nkind: Image\nmetadata: {name: cluster}\nspec: {registrySources: {blockedRegistries: [quay.io, bad.io]}}\n";
+    let manifests =
+        site.write("a.yaml", &format!("{example}\n---\n{gate}\n---\n{version}\n---\n{blocked}"));
+    let (code, stdout, stderr) = bootstrap(&["-f", &manifests, "--out", &site.path("out")]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("cannot block the repository being used by the payload"), "{stderr}");
+    // Only the other registry is blocked.
+    let without = blocked.replace("quay.io, ", "");
+    let manifests =
+        site.write("b.yaml", &format!("{example}\n---\n{gate}\n---\n{version}\n---\n{without}"));
+    let (_, expected, stderr) = bootstrap(&["-f", &manifests, "--out", &site.path("out")]);
+    assert_eq!(stdout, expected, "{stderr}");
 }

@@ -45,6 +45,18 @@ pub enum BootstrapError {
         /// Their names.
         names: Vec<String>,
     },
+    /// A MachineOSConfig whose image cannot be used.
+    #[error("MachineOSConfig {name}: {field}: {message} ({remedy})")]
+    MachineOsConfig {
+        /// Its name.
+        name: String,
+        /// The field.
+        field: String,
+        /// What is wrong.
+        message: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// An object from which nothing can be generated.
     #[error(transparent)]
     Generate(#[from] GenerateError),

@@ -11,6 +11,7 @@
 mod error;
 mod layout;
 mod pools;
+mod pre_built;
 mod pull_secret;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ pub use layout::{BootstrapFile, DIRECTORIES, files};
 pub use pools::{DeclaredPool, built_in_pool, choose_pools};
 pub use pull_secret::{PullSecretError, pull_secret};
 
-use crate::api::config::APIServer;
+use crate::api::config::{APIServer, Feature};
 use crate::api::{
     ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool,
     OSImageStream, PoolConfiguration,
@@ -71,6 +72,11 @@ pub fn bootstrap(
     sources.machine_configs.retain(|config| !is_generated(config));
     let made = generate(&sources);
     errors.extend(made.errors.into_iter().map(BootstrapError::Generate));
+    let pre_built = pre_built::pre_built_images(&sources.machine_os_configs, &sources.pools);
+    let pre_built = pre_built.unwrap_or_else(|problems| {
+        errors.extend(problems);
+        Vec::new()
+    });
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -86,8 +92,9 @@ pub fn bootstrap(
             config.name_any()
         )
     }));
-    let all: Vec<&MachineConfig> =
-        given.into_iter().chain(made.generated.iter().map(|made| &made.machine_config)).collect();
+    let generated = made.generated.iter().map(|made| &made.machine_config);
+    let all: Vec<&MachineConfig> = given.into_iter().chain(generated).chain(&pre_built).collect();
+    let streams = streams.filter(|_| sources.features.is_on(Feature::OsStreams));
     let system = ImageSources { controller_config: Some(controller_config), streams, worker: None }
         .with_worker_pool(sources.pools.iter().copied());
     let (mut pools, mut rendered) = (Vec::new(), Vec::new());

@@ -61,6 +61,7 @@ struct BootstrapInputs {
     pools: Vec<MachineConfigPool>,
     configs: Vec<MachineConfig>,
     kubelets: Vec<KubeletConfig>,
+    machine_os_configs: Vec<crate::api::MachineOSConfig>,
     templates: TemplateTree,
     gates: BTreeMap<String, bool>,
 }
@@ -72,6 +73,7 @@ impl BootstrapInputs {
             pools: choose_pools(Vec::new(), None).unwrap(),
             configs: vec![machine_config("50-mine", "worker", "mine")],
             kubelets: Vec::new(),
+            machine_os_configs: Vec::new(),
             templates: builtin_templates(BuiltinProfile::Kubernetes),
             gates: BTreeMap::new(),
         }
@@ -82,6 +84,7 @@ impl BootstrapInputs {
             pools: self.pools.iter().collect(),
             machine_configs: self.configs.iter().collect(),
             kubelet_configs: self.kubelets.iter().collect(),
+            machine_os_configs: self.machine_os_configs.iter().collect(),
             templates: Some(kubelet::KubeletSources {
                 templates: &self.templates,
                 inputs: TemplateInputs {
@@ -326,4 +329,49 @@ fn pools_get_the_images_of_their_streams() {
         assert_eq!(config.spec.os_image_url.as_deref(), Some(expected), "{}", pool.name_any());
     }
     assert!(made.pools.iter().any(|pool| pool.name_any() == "infra"));
+}
+
+/// A MachineOSConfig for a pool, with a pre-built image unless that is empty.
+fn machine_os_config(pool: &str, image: &str) -> crate::api::MachineOSConfig {
+    let annotations = match image {
+        "" => json!({}),
+        image => json!({"machineconfiguration.openshift.io/pre-built-image": image}),
+    };
+    let rest = json!({"metadata": {"annotations": annotations},
+        "spec": {"machineConfigPool": {"name": pool}}});
+    object("MachineOSConfig", pool, &rest)
+}
+
+#[test]
+fn a_pool_starts_with_its_pre_built_image() {
+    let image = format!("registry.example.com/os/layered@sha256:{}", "a".repeat(64));
+    let mut inputs = BootstrapInputs::new();
+    let before = names(&inputs.bootstrap());
+    inputs.machine_os_configs = vec![machine_os_config("worker", &image)];
+    let made = inputs.bootstrap();
+    let worker = made.rendered.iter().find(|it| it.name_any().contains("worker")).unwrap();
+    assert_eq!(worker.spec.os_image_url.as_deref(), Some(image.as_str()));
+    assert_eq!(names(&made)[0], before[0], "the other pool is unchanged");
+    let pool = made.pools.iter().find(|pool| pool.name_any() == "worker").unwrap();
+    let source = pool.spec.configuration.as_ref().unwrap().source.as_ref().unwrap();
+    assert!(
+        source.iter().any(|it| it.name.as_deref() == Some("10-prebuiltimage-osimageurl-worker")),
+        "{source:?}"
+    );
+    // An image that the cluster already runs needs no annotation.
+    let mut seeded = machine_os_config("worker", "");
+    let status = json!({"conditions": [{"type": "Seeded", "status": "True"}]});
+    seeded.status = Some(serde_json::from_value(status).unwrap());
+    inputs.machine_os_configs = vec![seeded];
+    assert_eq!(names(&inputs.bootstrap()), before);
+    for (pool, image, expected) in [
+        ("worker", "", "pre-built-image]: a pool of a new cluster starts with"),
+        ("other", image.as_str(), "spec.machineConfigPool.name: there is no MachineConfigPool"),
+        ("worker", "registry.example.com/os:latest", "is not an image by its digest"),
+        ("worker", "os@sha256:1", "is not an image by its digest"),
+    ] {
+        inputs.machine_os_configs = vec![machine_os_config(pool, image)];
+        let error = inputs.expect_error();
+        assert!(error.contains(expected), "{error}");
+    }
 }

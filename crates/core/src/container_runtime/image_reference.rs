@@ -35,6 +35,12 @@ pub(super) fn parse(image: &str) -> Option<ImageReference<'_>> {
     good.then_some(ImageReference { repository, by })
 }
 
+/// Whether an image is named in full: `host/path`, with a tag, a digest or both.
+#[must_use]
+pub fn is_full_image_name(image: &str) -> bool {
+    parse(image).is_some()
+}
+
 fn is_tag(tag: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     tag.len() <= 128

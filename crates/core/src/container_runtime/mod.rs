@@ -33,3 +33,4 @@ mod toml_text;
 
 pub use base_files::BaseFiles;
 pub use image_policies::ScopeConflict;
+pub use image_reference::is_full_image_name;

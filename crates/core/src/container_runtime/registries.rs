@@ -13,8 +13,8 @@ use super::registries_conf::{RegistriesConf, RegistryEdits, WildcardMirrorsError
 use super::registries_d::registries_d;
 use super::registry_lists::{self, RegistryLists};
 use crate::api::config::{
-    ClusterImagePolicy, Image, ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet,
-    RegistrySources,
+    ClusterImagePolicy, Feature, FeatureGates, Image, ImageDigestMirrorSet, ImagePolicy,
+    ImageSigstoreVerificationPolicy, ImageTagMirrorSet, RegistrySources,
 };
 use crate::api::names::object::{POOL_ARBITER, POOL_MASTER, POOL_WORKER};
 use crate::api::names::{MAX_MACHINE_CONFIG_BYTES, label};
@@ -90,6 +90,23 @@ pub fn target_pools<'p>(pools: &[&'p MachineConfigPool]) -> Vec<&'p MachineConfi
 }
 
 impl RegistryInputs<'_> {
+    /// Drops the policies whose feature is off, as MCO does.
+    #[must_use]
+    pub fn with_features(mut self, features: FeatureGates<'_>) -> Self {
+        if !features.is_on(Feature::SigstoreImageVerification) {
+            self.cluster_image_policies.clear();
+            self.image_policies.clear();
+        }
+        if !features.is_on(Feature::SigstoreImageVerificationPki) {
+            let is_pki = |policy: &Option<ImageSigstoreVerificationPolicy>| {
+                policy.as_ref().is_some_and(|policy| policy.root_of_trust.policy_type == "PKI")
+            };
+            self.cluster_image_policies.retain(|policy| !is_pki(&policy.spec.policy));
+            self.image_policies.retain(|policy| !is_pki(&policy.spec.policy));
+        }
+        self
+    }
+
     /// Hashes the identity and version of all objects. While the hash is unchanged, so is the output.
     pub fn hash_versions(&self, hasher: &mut impl Hasher) {
         fn all<'a, K: kube::Resource + 'a>(

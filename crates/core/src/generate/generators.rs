@@ -1,6 +1,13 @@
 //! Runs all generators.
 
-use crate::api::{ContainerRuntimeConfig, KubeletConfig, MachineConfig, MachineConfigPool};
+use std::borrow::Cow;
+
+use crate::api::config::{Feature, FeatureGates};
+use crate::api::{
+    ContainerRuntimeConfig, KubeletConfig, MachineConfig, MachineConfigPool, MachineOSConfig,
+};
+use crate::container_runtime::crio_settings::RuntimeConfigOutput;
+use crate::container_runtime::registries::{RegistriesOutput, RegistryInputs};
 use crate::container_runtime::{BaseFiles, crio_settings, registries};
 use crate::kubelet;
 
@@ -15,15 +22,19 @@ pub struct GenerateSources<'a> {
     /// All MachineConfigs. Other generators build on those from templates.
     pub machine_configs: Vec<&'a MachineConfig>,
     /// Image settings: mirrors, registries, policies.
-    pub images: registries::RegistryInputs<'a>,
+    pub images: RegistryInputs<'a>,
     /// ContainerRuntimeConfigs.
     pub container_runtime_configs: Vec<&'a ContainerRuntimeConfig>,
     /// The templates and their data. `None` without a ControllerConfig.
     pub templates: Option<kubelet::KubeletSources<'a>>,
+    /// MachineOSConfigs. Only the bootstrap reads them: it sets the pre-built images of pools.
+    pub machine_os_configs: Vec<&'a MachineOSConfig>,
     /// KubeletConfigs.
     pub kubelet_configs: Vec<&'a KubeletConfig>,
     /// Whether there is a FeatureGate `cluster`.
     pub has_feature_gate: bool,
+    /// The features of the cluster.
+    pub features: FeatureGates<'a>,
 }
 
 /// The result of a generator.
@@ -48,6 +59,7 @@ pub fn generate(sources: &GenerateSources<'_>) -> GenerateOutput {
     // The other generators build on the MachineConfigs from templates.
     let templates = all.generated.clone();
     let mut sources = sources.clone();
+    sources.images = sources.images.with_features(sources.features);
     sources.machine_configs.extend(templates.iter().map(|made| &made.machine_config));
     for generator in GENERATORS {
         let made = generator(&sources);
@@ -58,26 +70,44 @@ pub fn generate(sources: &GenerateSources<'_>) -> GenerateOutput {
 }
 
 fn images(sources: &GenerateSources<'_>) -> GenerateOutput {
-    let pools: Vec<(&MachineConfigPool, BaseFiles)> = registries::target_pools(&sources.pools)
-        .into_iter()
-        .map(|pool| (pool, base(sources, pool.metadata.name.as_deref().unwrap_or_default())))
-        .collect();
-    match registries::generate(&sources.images, &pools) {
+    match registries(&sources.images, &sources.pools, &sources.machine_configs) {
         Ok(made) => {
-            let errors = made.release_not_blocked.into_iter().collect();
-            GenerateOutput { generated: made.generated, errors }
+            let mut generated = made.generated;
+            // MCO drops such a registry from the list and goes on.
+            if let Some(problem) = made.release_not_blocked {
+                generated.iter_mut().for_each(|made| made.warnings.push(problem.to_string()));
+            }
+            GenerateOutput { generated, errors: Vec::new() }
         }
         Err(error) => GenerateOutput { generated: Vec::new(), errors: vec![error] },
     }
 }
 
-fn container_runtime(sources: &GenerateSources<'_>) -> GenerateOutput {
-    let exists = |name: &str| {
-        sources.machine_configs.iter().any(|config| config.metadata.name.as_deref() == Some(name))
+/// The MachineConfigs of mirrors, registry lists and image policies, for all pools that get them.
+///
+/// # Errors
+/// An object is invalid.
+pub fn registries(
+    inputs: &RegistryInputs<'_>,
+    pools: &[&MachineConfigPool],
+    machine_configs: &[&MachineConfig],
+) -> Result<RegistriesOutput, GenerateError> {
+    let with_base = |pool: &'_ MachineConfigPool| {
+        let name = pool.metadata.name.as_deref().unwrap_or_default();
+        BaseFiles::for_pool(name, machine_configs.iter().copied())
     };
-    let configs = &sources.container_runtime_configs;
-    let planned =
-        crio_settings::generate_all(configs, &sources.pools, exists, |pool| base(sources, pool));
+    let pools: Vec<(&MachineConfigPool, BaseFiles)> =
+        registries::target_pools(pools).into_iter().map(|pool| (pool, with_base(pool))).collect();
+    registries::generate(inputs, &pools)
+}
+
+fn container_runtime(sources: &GenerateSources<'_>) -> GenerateOutput {
+    let planned = container_runtimes(
+        &sources.container_runtime_configs,
+        sources.features,
+        &sources.pools,
+        &sources.machine_configs,
+    );
     let mut made = GenerateOutput::default();
     for planned in planned {
         match planned {
@@ -88,6 +118,34 @@ fn container_runtime(sources: &GenerateSources<'_>) -> GenerateOutput {
     made
 }
 
-fn base(sources: &GenerateSources<'_>, pool: &str) -> BaseFiles {
-    BaseFiles::for_pool(pool, sources.machine_configs.iter().copied())
+/// What each ContainerRuntimeConfig generates, in the order of the input. Additional stores have no
+/// effect while their feature is off, as in MCO.
+#[must_use]
+pub fn container_runtimes(
+    configs: &[&ContainerRuntimeConfig],
+    features: FeatureGates<'_>,
+    pools: &[&MachineConfigPool],
+    machine_configs: &[&MachineConfig],
+) -> Vec<Result<RuntimeConfigOutput, GenerateError>> {
+    let exists = |name: &str| {
+        machine_configs.iter().any(|config| config.metadata.name.as_deref() == Some(name))
+    };
+    let has_stores = features.is_on(Feature::AdditionalStorageConfig);
+    let configs: Vec<Cow<'_, ContainerRuntimeConfig>> = configs
+        .iter()
+        .map(|config| if has_stores { Cow::Borrowed(*config) } else { without_stores(config) })
+        .collect();
+    let configs: Vec<&ContainerRuntimeConfig> = configs.iter().map(AsRef::as_ref).collect();
+    let base = |pool: &str| BaseFiles::for_pool(pool, machine_configs.iter().copied());
+    crio_settings::generate_all(&configs, pools, exists, base)
+}
+
+fn without_stores(config: &ContainerRuntimeConfig) -> Cow<'_, ContainerRuntimeConfig> {
+    let mut config = config.clone();
+    if let Some(settings) = &mut config.spec.container_runtime_config {
+        settings.additional_layer_stores = None;
+        settings.additional_image_stores = None;
+        settings.additional_artifact_stores = None;
+    }
+    Cow::Owned(config)
 }

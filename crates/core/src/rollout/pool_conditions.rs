@@ -78,7 +78,10 @@ pub fn reported_pool_status(
     set_render_condition(before.conditions.get_or_insert_default(), inputs.render, now);
     // A pool that has never had a config has nothing to report about its machines.
     if pool.spec.configuration.as_ref().is_none_or(|c| c.name.is_none()) {
-        return unrendered_status(before, &pool, inputs.rollout_problems, now);
+        let mut status = unrendered_status(before, &pool, inputs.rollout_problems, now);
+        // Without MachineConfigs there is nothing to render: the reason is what cannot be generated.
+        set_generated_conditions(status.conditions.get_or_insert_default(), inputs.notes, now);
+        return status;
     }
     pool.status = Some(before);
     let mut status = pool_status_for(

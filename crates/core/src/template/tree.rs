@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::COMMON;
 use super::error::TemplateError;
 
 /// A directory of templates: `<role>/<name>/<layer>/{files,units,extensions}/<template>`, and
@@ -82,6 +83,11 @@ impl TemplateTree {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
+    }
+
+    /// The roles that it has templates for.
+    pub fn roles(&self) -> impl Iterator<Item = String> {
+        self.directories_in(&[]).into_iter().filter(|name| *name != COMMON).map(str::to_owned)
     }
 
     /// The direct subdirectories, by name.

@@ -14,10 +14,10 @@ use machinist_core::bootstrap::{self, BootstrapError, BootstrapOutput};
 use serde_json::{Value, json};
 
 use super::CommandOutcome;
-use super::generate_inputs::{GenerateInputs, objects_of_kind};
+use super::generate_inputs::{GenerateInputs, objects_of_kind, read_pull_secret};
 use super::output::{self, OutputFormat};
 use super::template_args::TemplateArgs;
-use crate::manifests::{self, ManifestDocument, ManifestText};
+use crate::manifests::{self, ManifestDocument};
 
 /// The version annotation of rendered configs; it must be the same as the controller's.
 const VERSION: &str = concat!("machinist-", env!("CARGO_PKG_VERSION"));
@@ -157,15 +157,6 @@ impl BootstrapArgs {
             .with_context(|| format!("{}: {}", document.origin, document.object_name()))?;
         Ok(Some(bytes))
     }
-}
-
-fn read_pull_secret(path: &Path) -> Result<Vec<u8>> {
-    let shown = || format!("--pull-secret {}", path.display());
-    let text = fs::read_to_string(path).with_context(shown)?;
-    let file = ManifestText { file: path.to_owned(), text };
-    let documents = manifests::parse(&file).with_context(shown)?;
-    let object = documents.first().map(|document| &document.value).unwrap_or(&Value::Null);
-    bootstrap::pull_secret(object, &file.text).with_context(shown)
 }
 
 fn is_pool(document: &ManifestDocument) -> bool {

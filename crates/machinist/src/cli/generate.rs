@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::cluster::documents::read_documents;
 use super::cluster::session::SessionArgs;
-use super::generate_inputs::GenerateInputs;
+use super::generate_inputs::{GenerateInputs, read_pull_secret};
 use super::template_args::TemplateArgs;
 use super::{CommandOutcome, output};
 
@@ -46,6 +46,11 @@ pub(super) struct Generate {
     #[command(flatten)]
     templates: TemplateArgs,
 
+    /// A file with the pull secret: a Secret of type kubernetes.io/dockerconfigjson, or its JSON with
+    /// "auths" [default: the Secret in the manifests that the ControllerConfig names]
+    #[arg(long, value_name = "FILE")]
+    pull_secret: Option<PathBuf>,
+
     /// yaml, json, or a directory, which gets each MachineConfig as NAME.yaml and its files in NAME/files
     #[arg(short, long, value_name = "yaml|json|DIR", default_value = "yaml")]
     output: String,
@@ -54,7 +59,10 @@ pub(super) struct Generate {
 impl Generate {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents = read_documents(&self.filename, &self.session)?;
-        let inputs = GenerateInputs::find(&documents)?;
+        let mut inputs = GenerateInputs::find(&documents)?;
+        if let Some(path) = &self.pull_secret {
+            inputs.pull_secret = Some(read_pull_secret(path)?);
+        }
         let pool = inputs.pool(&self.pool)?;
         let templates = self.templates.read()?;
         let made = generate(&inputs.sources(&templates));

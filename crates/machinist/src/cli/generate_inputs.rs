@@ -1,30 +1,33 @@
 //! The inputs of generators, found in manifests.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Resource, ResourceExt};
 use machinist_core::api::config::{
-    APIServer, ClusterImagePolicy, ClusterVersion, FeatureGate, Image, ImageDigestMirrorSet,
-    ImagePolicy, ImageTagMirrorSet, Node,
+    APIServer, ClusterImagePolicy, ClusterVersion, FeatureGate, FeatureGates, Image,
+    ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet, Node,
 };
 use machinist_core::api::names::object::{
     CLUSTER, CLUSTER_VERSION, CONTROLLER_CONFIG, POOL_MASTER, POOL_WORKER,
 };
 use machinist_core::api::{
     ContainerRuntimeConfig, ControllerConfig, ImageContentSourcePolicy, KubeletConfig,
-    MachineConfig, MachineConfigPool, OSImageStream,
+    MachineConfig, MachineConfigPool, MachineOSConfig, OSImageStream,
 };
-use machinist_core::bootstrap::built_in_pool;
+use machinist_core::bootstrap::{self, built_in_pool};
 use machinist_core::container_runtime::registries;
 use machinist_core::generate::GenerateSources;
 use machinist_core::kubelet::{self, gates};
 use machinist_core::template::{TemplateInputs, TemplateTree};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::output;
-use crate::manifests::ManifestDocument;
+use crate::manifests::{self, ManifestDocument, ManifestText};
 
 /// The objects that generators read.
 #[derive(Debug, Default)]
@@ -46,6 +49,7 @@ pub(super) struct GenerateInputs {
     pub(super) feature_gate: Option<FeatureGate>,
     gates: BTreeMap<String, bool>,
     kubelet_configs: Vec<KubeletConfig>,
+    machine_os_configs: Vec<MachineOSConfig>,
     /// The OS images that pools can select.
     pub(super) streams: Option<OSImageStream>,
 }
@@ -110,6 +114,7 @@ impl GenerateInputs {
             gates: feature_gate.as_ref().map(|gate| gates(gate, "")).unwrap_or_default(),
             feature_gate,
             kubelet_configs: objects_of_kind(documents)?,
+            machine_os_configs: objects_of_kind(documents)?,
             streams: cluster_object(documents)?,
         })
     }
@@ -142,8 +147,10 @@ impl GenerateInputs {
                     node: self.node.as_ref(),
                 }
             }),
+            machine_os_configs: self.machine_os_configs.iter().collect(),
             kubelet_configs: self.kubelet_configs.iter().collect(),
             has_feature_gate: self.feature_gate.is_some(),
+            features: FeatureGates::of(self.feature_gate.as_ref()),
         }
     }
 
@@ -174,7 +181,7 @@ pub(super) fn objects_of_kind<K: Resource<DynamicType = ()> + DeserializeOwned>(
         if document.kind() != kind || !(given.is_empty() || given == group) {
             continue;
         }
-        let object: K = document.typed()?;
+        let object: K = typed(document)?;
         let key = (object.meta().namespace.clone().unwrap_or_default(), document.name());
         if let Some(first) = seen.insert(key, document) {
             bail!(
@@ -187,6 +194,20 @@ pub(super) fn objects_of_kind<K: Resource<DynamicType = ()> + DeserializeOwned>(
         objects.push(object);
     }
     Ok(objects)
+}
+
+/// Parses an object. One without a `spec` has an empty one, as when MCO reads a manifest; an API server
+/// would refuse it where its kind requires one.
+fn typed<K: DeserializeOwned>(document: &ManifestDocument) -> Result<K> {
+    let refused = match document.typed() {
+        Err(refused) if document.value.get("spec").is_none() => refused,
+        parsed => return parsed,
+    };
+    let mut with_spec = document.clone();
+    if let Some(object) = with_spec.value.as_object_mut() {
+        object.insert("spec".to_owned(), serde_json::json!({}));
+    }
+    with_spec.typed().map_err(|_| refused)
 }
 
 /// The object `cluster` of a kind.
@@ -210,4 +231,14 @@ fn pull_secret(
     });
     let data = found.and_then(|secret| secret.data?.remove(".dockerconfigjson"));
     Ok(data.map(|data| data.0))
+}
+
+/// The pull secret in the file of `--pull-secret`.
+pub(super) fn read_pull_secret(path: &Path) -> Result<Vec<u8>> {
+    let shown = || format!("--pull-secret {}", path.display());
+    let text = fs::read_to_string(path).with_context(shown)?;
+    let file = ManifestText { file: path.to_owned(), text };
+    let documents = manifests::parse(&file).with_context(shown)?;
+    let object = documents.first().map(|document| &document.value).unwrap_or(&Value::Null);
+    bootstrap::pull_secret(object, &file.text).with_context(shown)
 }

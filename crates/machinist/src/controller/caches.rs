@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::api::PartialObjectMeta;
 use kube::runtime::watcher;
 use kube::{Api, Client};
+use machinist_core::api::config::{Feature, FeatureGates};
 use machinist_core::api::names::object;
 use machinist_core::api::{
     ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild,
@@ -90,10 +91,12 @@ impl Caches {
         self.controller_configs.get(object::CONTROLLER_CONFIG)
     }
 
-    /// The one OSImageStream, where there is one.
+    /// The one OSImageStream, where there is one and its feature is on.
     #[must_use]
     pub(super) fn streams(&self) -> Option<Arc<OSImageStream>> {
-        self.os_image_streams.get(object::CLUSTER)
+        let feature_gate = self.generate.feature_gate();
+        let is_on = FeatureGates::of(feature_gate.as_deref()).is_on(Feature::OsStreams);
+        self.os_image_streams.get(object::CLUSTER).filter(|_| is_on)
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) const CORE: Table = &[
     // Generators: other objects become MachineConfigs. They do not know each other, except that
     // kubelet starts from the templates.
     ("generated_config", "api ignition"),
-    ("container_runtime", "api generated_config ignition"),
+    ("container_runtime", "api generated_config go ignition"),
     ("template", "api generated_config go hex ignition tls_profile"),
     ("kubelet", "api generated_config go template tls_profile"),
     // MachineConfigs become a pool's rendered config.

@@ -146,6 +146,77 @@ impl FeatureGateStatus {
     }
 }
 
+/// A feature that changes what Machinist generates or does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// ClusterImagePolicies and ImagePolicies.
+    SigstoreImageVerification,
+    /// Image policies with the root of trust `PKI`.
+    SigstoreImageVerificationPki,
+    /// The additional stores of a ContainerRuntimeConfig.
+    AdditionalStorageConfig,
+    /// The OSImageStream.
+    OsStreams,
+}
+
+impl Feature {
+    /// All features.
+    pub const ALL: [Self; 4] = [
+        Self::SigstoreImageVerification,
+        Self::SigstoreImageVerificationPki,
+        Self::AdditionalStorageConfig,
+        Self::OsStreams,
+    ];
+
+    /// The name of its feature gate.
+    #[must_use]
+    pub fn gate(self) -> &'static str {
+        match self {
+            Self::SigstoreImageVerification => "SigstoreImageVerification",
+            Self::SigstoreImageVerificationPki => "SigstoreImageVerificationPKI",
+            Self::AdditionalStorageConfig => "AdditionalStorageConfig",
+            Self::OsStreams => "OSStreams",
+        }
+    }
+}
+
+/// The features of a cluster, as its FeatureGate `cluster` has them.
+///
+/// A cluster whose FeatureGate has a status, as an OpenShift cluster's has, has the features that
+/// the status enables. Elsewhere nobody lists them: every feature is on that the spec does not
+/// disable.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FeatureGates<'a>(Option<&'a FeatureGate>);
+
+impl<'a> FeatureGates<'a> {
+    /// The features of a cluster with this FeatureGate.
+    #[must_use]
+    pub fn of(feature_gate: Option<&'a FeatureGate>) -> Self {
+        Self(feature_gate)
+    }
+
+    /// Whether a feature is on.
+    #[must_use]
+    pub fn is_on(self, feature: Feature) -> bool {
+        let Some(gate) = self.0 else { return true };
+        let listed = gate.status.as_ref().and_then(|status| status.feature_gates.as_deref());
+        let Some(details) = listed.and_then(<[FeatureGateDetails]>::last) else {
+            let chosen = gate.spec.custom_no_upgrade.as_ref();
+            let disabled = chosen.and_then(|chosen| chosen.disabled.as_ref());
+            return !disabled.into_iter().flatten().any(|name| name == feature.gate());
+        };
+        let is_in = |features: &Option<Vec<FeatureGateAttributes>>| {
+            features.iter().flatten().any(|it| it.name == feature.gate())
+        };
+        match feature {
+            // MCO relies on the API server to refuse such policies, and lists the gate only while
+            // the feature can be switched off.
+            Feature::SigstoreImageVerificationPki => !is_in(&details.disabled),
+            _ => is_in(&details.enabled),
+        }
+    }
+}
+
 schema::kind_schema!(
     FeatureGate,
     schema::RootSchema::new::<FeatureGateSpec>()
@@ -156,6 +227,36 @@ schema::kind_schema!(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn features_are_on_unless_the_feature_gate_says_otherwise() {
+        use Feature::{
+            AdditionalStorageConfig, OsStreams, SigstoreImageVerification,
+            SigstoreImageVerificationPki,
+        };
+        let on = |object: serde_json::Value| -> Vec<Feature> {
+            let gate: Option<FeatureGate> = serde_json::from_value(object).unwrap();
+            let gates = FeatureGates::of(gate.as_ref());
+            Feature::ALL.into_iter().filter(|feature| gates.is_on(*feature)).collect()
+        };
+        assert_eq!(on(json!(null)), Feature::ALL, "nobody says anything");
+        let spec = |spec: serde_json::Value| json!({"metadata": {"name": "cluster"}, "spec": spec});
+        assert_eq!(on(spec(json!({}))), Feature::ALL);
+        let custom = json!({"customNoUpgrade": {"disabled": ["OSStreams"], "enabled": ["X"]}});
+        let without_streams =
+            [SigstoreImageVerification, SigstoreImageVerificationPki, AdditionalStorageConfig];
+        assert_eq!(on(spec(custom)), without_streams);
+        // With a status, a feature that is not listed is off.
+        let mut listed = spec(json!({"customNoUpgrade": {"disabled": ["OSStreams"]}}));
+        listed["status"] = json!({"featureGates": [
+            {"version": "1", "enabled": [{"name": "AdditionalStorageConfig"}]},
+            {"version": "2", "enabled": [{"name": "OSStreams"}],
+                "disabled": [{"name": "SigstoreImageVerificationPKI"}]},
+        ]});
+        assert_eq!(on(listed.clone()), [OsStreams]);
+        listed["status"]["featureGates"][1]["disabled"] = json!([]);
+        assert_eq!(on(listed), [SigstoreImageVerificationPki, OsStreams]);
+    }
 
     #[test]
     fn a_feature_is_enabled_only_where_it_is_listed() {

@@ -41,8 +41,8 @@ pub use crio_credential_provider_config::{
 };
 pub use dns::{DNS, DNSSpec, DNSStatus};
 pub use feature_gate::{
-    CustomFeatureGates, FeatureGate, FeatureGateAttributes, FeatureGateDetails, FeatureGateSpec,
-    FeatureGateStatus,
+    CustomFeatureGates, Feature, FeatureGate, FeatureGateAttributes, FeatureGateDetails,
+    FeatureGateSpec, FeatureGateStatus, FeatureGates,
 };
 pub use image::{Image, ImageSpec, ImageStatus, RegistryLocation, RegistrySources};
 pub use image_digest_mirror_set::{

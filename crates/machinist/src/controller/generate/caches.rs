@@ -2,8 +2,8 @@
 
 use kube::Resource;
 use machinist_core::api::config::{
-    APIServer, ClusterImagePolicy, ClusterVersion, FeatureGate, Image, ImageDigestMirrorSet,
-    ImagePolicy, ImageTagMirrorSet, Node,
+    APIServer, ClusterImagePolicy, ClusterVersion, FeatureGate, FeatureGates, Image,
+    ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet, Node,
 };
 use machinist_core::api::names::object::{CLUSTER, CLUSTER_VERSION};
 use machinist_core::api::{
@@ -68,6 +68,11 @@ impl GenerateCaches {
         self.internal_release_images.get(CLUSTER).is_some()
     }
 
+    /// The FeatureGate, where there is one.
+    pub(in crate::controller) fn feature_gate(&self) -> Option<Arc<FeatureGate>> {
+        self.feature_gates.get(CLUSTER)
+    }
+
     /// The objects about images.
     pub(super) fn image_objects(&self) -> ImageObjects {
         let version = self.cluster_versions.get(CLUSTER_VERSION);
@@ -77,6 +82,7 @@ impl GenerateCaches {
         });
         ImageObjects {
             image: self.images.get(CLUSTER),
+            feature_gate: self.feature_gate(),
             content_source_policies: self.content_source_policies.all(),
             digest_mirror_sets: self.digest_mirror_sets.all(),
             tag_mirror_sets: self.tag_mirror_sets.all(),
@@ -91,6 +97,7 @@ impl GenerateCaches {
 #[derive(Debug, Default)]
 pub(super) struct ImageObjects {
     pub(super) image: Option<Arc<Image>>,
+    feature_gate: Option<Arc<FeatureGate>>,
     content_source_policies: Vec<Arc<ImageContentSourcePolicy>>,
     digest_mirror_sets: Vec<Arc<ImageDigestMirrorSet>>,
     tag_mirror_sets: Vec<Arc<ImageTagMirrorSet>>,
@@ -100,13 +107,14 @@ pub(super) struct ImageObjects {
 }
 
 impl ImageObjects {
-    /// The inputs of the generator. Objects that are being deleted are left out.
+    /// The inputs of the generator. Objects that are being deleted, or whose feature is off, are left
+    /// out.
     pub(super) fn inputs(&self) -> RegistryInputs<'_> {
         fn living<K: Resource>(objects: &[Arc<K>]) -> Vec<&K> {
             let objects = objects.iter().map(AsRef::as_ref);
             objects.filter(|object| object.meta().deletion_timestamp.is_none()).collect()
         }
-        RegistryInputs {
+        let inputs = RegistryInputs {
             image: self.image.as_deref().filter(|image| image.meta().deletion_timestamp.is_none()),
             content_source_policies: living(&self.content_source_policies),
             digest_mirror_sets: living(&self.digest_mirror_sets),
@@ -114,6 +122,7 @@ impl ImageObjects {
             cluster_image_policies: living(&self.cluster_image_policies),
             image_policies: living(&self.image_policies),
             release_image: self.release_image.as_deref(),
-        }
+        };
+        inputs.with_features(FeatureGates::of(self.feature_gate.as_deref()))
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt};
+use machinist_core::api::config::FeatureGates;
 use machinist_core::api::names::annotation;
-use machinist_core::api::{ContainerRuntimeConfig, MachineConfigPool};
-use machinist_core::container_runtime::BaseFiles;
+use machinist_core::api::{ContainerRuntimeConfig, MachineConfig, MachineConfigPool};
 use machinist_core::container_runtime::crio_settings::{
-    CONTAINER_RUNTIME_NAMING, RuntimeConfigOutput, generate_all,
+    CONTAINER_RUNTIME_NAMING, RuntimeConfigOutput,
 };
+use machinist_core::generate::container_runtimes;
 use machinist_core::generated_config::GenerateError;
 use machinist_core::generated_config::naming::NamedSource;
 use machinist_core::generated_config::reconcile::with_ownership;
@@ -63,9 +64,10 @@ fn plan(
     let configs = pass.context.caches.configs.all();
     let objects: Vec<&ContainerRuntimeConfig> = objects.iter().map(AsRef::as_ref).collect();
     let pools: Vec<&MachineConfigPool> = pass.pools.iter().map(AsRef::as_ref).collect();
-    let exists = |name: &str| pass.context.caches.configs.get(name).is_some();
-    let base = |pool: &str| BaseFiles::for_pool(pool, configs.iter().map(AsRef::as_ref));
-    generate_all(&objects, &pools, exists, base)
+    let configs: Vec<&MachineConfig> = configs.iter().map(AsRef::as_ref).collect();
+    let feature_gate = pass.context.caches.generate.feature_gate();
+    let features = FeatureGates::of(feature_gate.as_deref());
+    container_runtimes(&objects, features, &pools, &configs)
 }
 
 /// Writes what is generated from an object. The names go into its finalizers first, so that nothing is created that would

@@ -8,13 +8,14 @@ use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
 use machinist_core::api::names::{annotation, object};
 use machinist_core::api::{KubeletConfig, MachineConfig, MachineConfigPool};
-use machinist_core::generate::missing_base_error;
+use machinist_core::generate::{
+    ClusterSettings, ClusterSettingsError, cluster_settings, missing_base_error,
+};
 use machinist_core::generated_config::reconcile::with_ownership;
 use machinist_core::generated_config::{GenerateError, GeneratedConfig};
 use machinist_core::kubelet::{
     KUBELET_NAMING, KubeletConfigPlan, KubeletSnapshot, KubeletSources, RefusedLatencyChange,
-    features, gates, node_config, orphaned_configs, refused_latency_change, removal, status,
-    wrong_name_message,
+    gates, orphaned_configs, refused_latency_change, removal, status, wrong_name_message,
 };
 use machinist_core::template::TemplateInputs;
 use serde_json::json;
@@ -58,7 +59,7 @@ pub(super) async fn reconcile(
             Ok(made) => {
                 ensure(context, &with_ownership(made.machine_config, VERSION, None)).await?;
             }
-            Err((pool, problem)) => pass.add_problem(&pool, &problem),
+            Err(problem) => pass.add_problem(&problem.pool, &problem.error.to_string()),
         }
     }
     for (config, plan) in staying.iter().zip(decided.plans) {
@@ -94,7 +95,7 @@ struct KubeletPlan {
     /// Deleted KubeletConfigs, with the finalizers that stay.
     deleted: Vec<(Arc<KubeletConfig>, Vec<String>)>,
     /// What the cluster's settings generate; or for which pool they fail, and why.
-    cluster_configs: Vec<Result<GeneratedConfig, (String, String)>>,
+    cluster_configs: Vec<Result<GeneratedConfig, ClusterSettingsError>>,
     /// The change of the cluster's settings that is refused.
     refused: Option<RefusedLatencyChange>,
     /// What the KubeletConfigs generate.
@@ -160,22 +161,16 @@ fn decide(
     decided.remove.sort();
     decided.remove.dedup();
     decided.refused.clone_from(&refused);
-    for pool in pools.iter().map(|pool| pool.name_any()) {
-        if node.is_some() {
-            let name = format!("97-{pool}-generated-kubelet");
-            let there = context.caches.configs.get(&name);
-            let present = there.and_then(|it| it.spec.kernel_arguments.clone()).unwrap_or_default();
-            let made = node_config(&sources, &pool, &present);
-            let made = made.map_err(|error| (pool.clone(), format!("Node cluster: {error}")));
-            decided.cluster_configs.push(made);
-        }
-        if feature_gate.is_some() {
-            let made = features(&sources, &pool);
-            let made =
-                made.map_err(|error| (pool.clone(), format!("FeatureGate cluster: {error}")));
-            decided.cluster_configs.push(made);
-        }
-    }
+    let settings = ClusterSettings {
+        sources,
+        has_node: node.is_some(),
+        has_feature_gate: feature_gate.is_some(),
+    };
+    let present = |name: &str| {
+        let there = context.caches.configs.get(name);
+        there.and_then(|it| it.spec.kernel_arguments.clone()).unwrap_or_default()
+    };
+    decided.cluster_configs = cluster_settings(&settings, &pools, present);
     decided
 }
 

@@ -8,7 +8,7 @@ use kube::{Resource as _, ResourceExt as _};
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::container_runtime::BaseFiles;
 use machinist_core::container_runtime::registries::{
-    RegistriesOutput, RegistryInputs, generate, machine_config_name, target_pools,
+    RegistriesOutput, RegistryInputs, machine_config_name, target_pools,
 };
 use machinist_core::generated_config::GenerateError;
 use machinist_core::generated_config::reconcile::{is_generated, owner_reference, with_ownership};
@@ -78,14 +78,10 @@ fn made(
     pass: &GeneratePass<'_>,
     inputs: &RegistryInputs<'_>,
 ) -> Result<RegistriesOutput, GenerateError> {
-    let all: Vec<&MachineConfigPool> = pass.pools.iter().map(AsRef::as_ref).collect();
+    let pools: Vec<&MachineConfigPool> = pass.pools.iter().map(AsRef::as_ref).collect();
     let configs = pass.context.caches.configs.all();
-    let with_base = |pool: &'_ MachineConfigPool| {
-        BaseFiles::for_pool(&pool.name_any(), configs.iter().map(AsRef::as_ref))
-    };
-    let pools: Vec<(&MachineConfigPool, BaseFiles)> =
-        target_pools(&all).into_iter().map(|pool| (pool, with_base(pool))).collect();
-    generate(inputs, &pools)
+    let configs: Vec<&MachineConfig> = configs.iter().map(AsRef::as_ref).collect();
+    machinist_core::generate::registries(inputs, &pools, &configs)
 }
 
 /// Writes the generated MachineConfigs. Returns whether anything was written.

@@ -78,7 +78,7 @@ async fn render_templates(
     template::generate(&context.templates, &inputs, VERSION).map_err(|error| error.to_string())
 }
 
-/// The roles that have MachineConfigs from templates.
+/// The roles that have templates, or MachineConfigs from earlier ones.
 fn roles(context: &Context) -> BTreeSet<String> {
     let is_of_templates =
         |owner: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
@@ -87,7 +87,8 @@ fn roles(context: &Context) -> BTreeSet<String> {
     let configs = context.caches.configs.all();
     let made =
         configs.iter().filter(|config| config.owner_references().iter().any(is_of_templates));
-    made.filter_map(|config| config.labels().get(label::ROLE).cloned()).collect()
+    let made = made.filter_map(|config| config.labels().get(label::ROLE).cloned());
+    made.chain(context.templates.roles()).collect()
 }
 
 /// Writes the status of the ControllerConfig.
