@@ -104,7 +104,11 @@ pub fn assemble(inputs: &ServeInputs<'_>, request: &ConfigRequest) -> Result<Vec
         }
     }
     files::add_file(&mut config, path::KUBECONFIG, inputs.kubeconfig);
-    files::add_file(&mut config, path::SERVED_CONFIG, &manifest::dump(&machine_config)?);
+    files::add_file(
+        &mut config,
+        path::SERVED_CONFIG,
+        &manifest::dump(&machine_config, inputs.mode)?,
+    );
     for (registry, certificate) in inputs.certificates {
         files::add_file(&mut config, &files::registry_certificate_path(registry), certificate);
     }
@@ -112,7 +116,7 @@ pub fn assemble(inputs: &ServeInputs<'_>, request: &ConfigRequest) -> Result<Vec
         ServeMode::Cluster => &request.version,
         ServeMode::Bootstrap => &IgnitionVersion::MAX,
     };
-    let encapsulated = manifest::encapsulated(&machine_config, inner)?;
+    let encapsulated = manifest::encapsulated(&machine_config, inner, inputs.mode)?;
     files::add_file(&mut config, path::ENCAPSULATED, &encapsulated);
     if let Some(first_boot) = inputs.first_boot {
         super::first_boot::add_first_boot(&mut config, first_boot);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use http_body_util::Full;
 
 use super::responses::CachedBody;
@@ -58,19 +58,23 @@ pub(super) fn empty_response(status: StatusCode) -> HttpResponse {
     response
 }
 
-/// Redirects the client.
-pub(super) fn redirect(target: &str) -> HttpResponse {
+/// Redirects the client. As from Go's server, the body for clients that do not follow redirects is only
+/// for those that read.
+pub(super) fn redirect(method: &Method, target: &str) -> HttpResponse {
     let Ok(location) = HeaderValue::try_from(target) else {
         return empty_response(StatusCode::BAD_REQUEST);
     };
     // A body for clients that do not follow redirects.
     let shown = target.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&#34;");
     let text = format!("<a href=\"{shown}\">Temporary Redirect</a>.\n\n");
-    let mut response = Response::new(Full::from(text));
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    let mut response = Response::new(if is_read { Full::from(text) } else { Full::default() });
     *response.status_mut() = StatusCode::TEMPORARY_REDIRECT;
     let head = response.headers_mut();
     head.insert(header::LOCATION, location);
-    head.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    if is_read {
+        head.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    }
     response
 }
 

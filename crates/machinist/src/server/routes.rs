@@ -113,7 +113,7 @@ impl Routes {
             ServerRoute::NotFound => empty_response(StatusCode::NOT_FOUND),
             ServerRoute::MethodNotAllowed => empty_response(StatusCode::METHOD_NOT_ALLOWED),
             ServerRoute::BadPath => empty_response(StatusCode::BAD_REQUEST),
-            ServerRoute::Redirect(location) => redirect(&location),
+            ServerRoute::Redirect(location) => redirect(&head.method, &location),
         };
         self.log_request(&AccessLogEntry::default(), &head, peer.address, &response, None, start);
         response
