@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::api::operator::{
-    DisruptionAction, DisruptionActionType, FileDisruptionPolicy, NodeDisruptionPolicy,
-    ServiceReference, SshKeyDisruptionPolicy, UnitDisruptionPolicy,
+    DisruptionAction, DisruptionActionType, FileDisruptionPolicy, MachineConfiguration,
+    NodeDisruptionPolicy, NodeDisruptionPolicyStatus, ServiceReference, SshKeyDisruptionPolicy,
+    UnitDisruptionPolicy,
 };
 use crate::diff::ChangeFlags;
 use crate::go::path as go_path;
@@ -199,6 +200,17 @@ pub fn with_system_policy(user: &NodeDisruptionPolicy) -> NodeDisruptionPolicy {
         merged.sshkey = Some(sshkey.clone());
     }
     merged
+}
+
+/// The policy in effect, as the status of a MachineConfiguration has it. MCO's daemon changes no machine
+/// before the status has it.
+#[must_use]
+pub fn policy_status(object: &MachineConfiguration) -> NodeDisruptionPolicyStatus {
+    let wished = object.spec.node_disruption_policy.as_ref();
+    NodeDisruptionPolicyStatus {
+        cluster_policies: Some(wished.map_or_else(system_policy, with_system_policy)),
+        ..NodeDisruptionPolicyStatus::default()
+    }
 }
 
 fn overlay<'a, T: Clone + 'a>(

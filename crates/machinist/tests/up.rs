@@ -6,9 +6,11 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use machinist_core::api::MachineConfigPool;
+use machinist_core::api::operator::MachineConfiguration;
 use serde_json::json;
 
 /// A running `machinist up`; killed when it is dropped.
@@ -63,10 +65,54 @@ impl Drop for UpProcess {
 }
 
 async fn pools(data: &Path) -> Api<MachineConfigPool> {
+    Api::all(client(data).await)
+}
+
+async fn client(data: &Path) -> kube::Client {
     let file = Kubeconfig::read_from(data.join("kubeconfig")).unwrap();
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(file, &options).await.unwrap();
-    Api::all(kube::Client::try_from(config).unwrap())
+    kube::Client::try_from(config).unwrap()
+}
+
+/// MCO's daemon waits until the status of the MachineConfiguration has the policy of its generation.
+#[tokio::test]
+async fn the_hub_reports_the_disruption_policy_and_another_controller_may_drive_it() {
+    async fn policy_files(data: &Path, about: &str) -> Vec<String> {
+        let api: Api<MachineConfiguration> = Api::all(client(data).await);
+        let start = Instant::now();
+        loop {
+            if let Some(found) = api.get_opt("cluster").await.unwrap()
+                && let Some(status) = found.status
+                && status.observed_generation == found.metadata.generation
+                && let Some(policy) = status.node_disruption_policy_status
+            {
+                let files = policy.cluster_policies.unwrap().files.unwrap();
+                return files.into_iter().map(|file| file.path).collect();
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "no policy in the status: {about}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let up = UpProcess::start(&data, &["--no-controller"]);
+    // Another controller would take the lease; nothing here holds it.
+    let leases: Api<Lease> = Api::all(client(&data).await);
+    assert!(leases.list(&ListParams::default()).await.unwrap().items.is_empty());
+    let settings: Api<MachineConfiguration> = Api::all(client(&data).await);
+    assert!(settings.get_opt("cluster").await.unwrap().is_none());
+    up.stop();
+    let up = UpProcess::start(&data, &[]);
+    let files = policy_files(&data, "first start").await;
+    assert!(files.iter().any(|path| path == "/etc/containers/policy.json"), "{files:?}");
+    let policy = json!({"files": [{"path": "/etc/mine", "actions": [{"type": "None"}]}]});
+    let patch = Patch::Merge(json!({"spec": {"nodeDisruptionPolicy": policy}}));
+    let settings: Api<MachineConfiguration> = Api::all(client(&data).await);
+    settings.patch("cluster", &PatchParams::default(), &patch).await.unwrap();
+    let files = policy_files(&data, "after a change").await;
+    assert_eq!(files.last().map(String::as_str), Some("/etc/mine"));
+    up.stop();
 }
 
 pub(crate) fn machinist(arguments: &[&str]) -> Output {

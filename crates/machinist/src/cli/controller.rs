@@ -113,6 +113,7 @@ impl ControllerArgs {
             namespace: self.namespace.clone(),
             templates: Arc::new(self.templates.read()?),
             election: self.lease.election(namespace.clone(), identity)?,
+            keeps_disruption_policy: false,
             metrics: Some(MetricsOptions {
                 listen: self.metrics_listen,
                 security: self.metrics_security.security(),

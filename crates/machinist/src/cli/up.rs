@@ -101,6 +101,10 @@ pub(super) struct UpArgs {
     /// A CA that exists is kept
     #[arg(long)]
     new_ca: bool,
+
+    /// Run no controller: another one, such as `machinist controller` or MCO's, drives the pools of this hub
+    #[arg(long)]
+    no_controller: bool,
 }
 
 /// The directory that contains everything the hub stores.
@@ -171,6 +175,7 @@ impl UpArgs {
             server_join_token_file: self.server_join_token_file.clone(),
             daily_backup: self.backup.config()?,
             new_ca: self.new_ca,
+            no_controller: self.no_controller,
         };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         runtime.block_on(async {

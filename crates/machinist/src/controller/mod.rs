@@ -19,6 +19,7 @@ mod debounce;
 mod event_component;
 mod metrics;
 
+mod disruption_policy;
 mod drain;
 mod evict;
 mod generate;
@@ -66,6 +67,8 @@ pub struct ControllerOptions {
     pub templates: Arc<TemplateTree>,
     /// How it takes part in the leader election.
     pub election: ElectionConfig,
+    /// Whether the MachineConfiguration is kept here, since there is no operator.
+    pub keeps_disruption_policy: bool,
     /// Where metrics are served, if anywhere.
     pub metrics: Option<MetricsOptions>,
     /// Metrics of other components in the same process, for the same endpoint.
@@ -122,6 +125,9 @@ pub async fn run(
                 has_pods,
             );
             start_loops(&context, &mut term, health.clone());
+            if options.keeps_disruption_policy {
+                term.spawn(disruption_policy::run(context.clone()));
+            }
             if let Some(user_data) = options.user_data.clone() {
                 term.spawn(user_data::run(context.clone(), user_data));
             }

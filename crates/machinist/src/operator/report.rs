@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use machinist_core::api::names::object;
 use machinist_core::api::{Condition, MachineConfigPool};
+use machinist_core::disruption::policy_status;
 use machinist_core::operator::conditions::{
     OperatorSnapshot, cluster_operator_status, conditions, is_rolled_out,
 };
@@ -47,10 +48,18 @@ impl Operator {
         let after = conditions(&before, &facts, &Time(Timestamp::now()));
         self.reporters.metrics.set_conditions(&after);
         let generation = own.metadata.generation;
-        if after != before || status.observed_generation != generation {
+        let policy = policy_status(&own);
+        if after != before
+            || status.observed_generation != generation
+            || status.node_disruption_policy_status.as_ref() != Some(&policy)
+        {
             let patch = json!({
                 "metadata": {"resourceVersion": own.metadata.resource_version},
-                "status": {"conditions": after, "observedGeneration": generation},
+                "status": {
+                    "conditions": after,
+                    "observedGeneration": generation,
+                    "nodeDisruptionPolicyStatus": policy,
+                },
             });
             let path = format!("{MACHINE_CONFIGURATIONS_PATH}/{}/status", object::CLUSTER);
             let about =

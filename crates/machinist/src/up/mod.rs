@@ -6,11 +6,13 @@
 //! | [`kubeconfig`] | the kubeconfig that clients find the hub with |
 //! | `config_server` | the embedded machine config server |
 //! | `daily_backup`, `backup_metrics` | backups that are taken every day, and their metrics |
+//! | `embedded_controller` | the controller in the same process, or only its metrics |
 //! | [`initial_objects`] | the objects of a new hub: pools, roles, namespaces |
 
 mod backup_metrics;
 mod config_server;
 mod daily_backup;
+mod embedded_controller;
 pub mod initial_objects;
 pub mod kubeconfig;
 pub mod pki;
@@ -24,7 +26,6 @@ use machinist_core::template::TemplateTree;
 use machinist_core::user_data::secret;
 use machinist_hub::audit::AuditLog;
 use machinist_hub::auth::certificates::CertificateAuthority;
-use machinist_hub::auth::{CONTROLLER_GROUP, UserInfo};
 use machinist_hub::server::{HubServer, HubServingCertificate};
 use machinist_hub::store::{self, Store};
 use machinist_hub::{Hub, HubConfig, machines_with_certificates};
@@ -32,13 +33,11 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::backup::restore;
-use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
+use crate::controller::{EndpointFiles, UserData};
 use crate::data_dir::DataDirectory;
-use crate::kubernetes::lease::ElectionConfig;
 use crate::listen;
 use crate::metrics::{MetricsCertificate, MetricsOptions, MetricsSource};
 use crate::server::{ListenAddresses, ServerMetrics};
@@ -58,38 +57,6 @@ pub(crate) fn raise_file_limit() {
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "cannot raise the limit of open files");
-    }
-}
-
-/// Runs the embedded controller. It calls the hub without a socket. Its identity in the lease never changes, so that
-/// after a crash it leads again at once.
-async fn run_controller(
-    hub: Hub,
-    templates: Arc<TemplateTree>,
-    user_data: Option<UserData>,
-    metrics: Option<MetricsOptions>,
-    extra_metrics: Vec<MetricsSource>,
-    stop: CancellationToken,
-) {
-    let user = UserInfo::new("machinist:controller", [CONTROLLER_GROUP.to_owned()]);
-    let client = kube::Client::new(hub.router_as(user), "default");
-    let options = ControllerOptions {
-        namespace: initial_objects::NAMESPACE.to_owned(),
-        templates,
-        election: ElectionConfig {
-            namespace: initial_objects::NAMESPACE.to_owned(),
-            identity: "machinist-up".to_owned(),
-            duration: Duration::from_secs(137),
-            renew_deadline: Duration::from_secs(107),
-            retry_period: Duration::from_secs(26),
-        },
-        metrics,
-        extra_metrics,
-        user_data,
-        health: watch::Sender::default(),
-    };
-    if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
-        tracing::error!(error = format!("{error:#}"), "the controller failed");
     }
 }
 
@@ -132,6 +99,8 @@ pub struct UpConfig {
     pub daily_backup: Option<DailyBackupConfig>,
     /// Whether a hub whose machines trust a lost CA may make a new one.
     pub new_ca: bool,
+    /// Whether another process is the controller.
+    pub no_controller: bool,
 }
 
 impl UpConfig {
@@ -287,15 +256,22 @@ impl RunningSystem {
             tokio::spawn(daily_backup::run(hub, data, backup, metrics, stop))
         });
         let templates = Arc::clone(&config.templates);
-        let running = run_controller(
-            hub.clone(),
-            templates,
-            user_data,
-            metrics_options,
-            extra_metrics,
-            stopping.clone(),
-        );
-        let controller = tokio::spawn(running);
+        let stop = stopping.clone();
+        let controller = if config.no_controller {
+            tracing::info!("no controller is started: another one has to drive the pools");
+            let (hub, serve) = (hub.clone(), metrics_options);
+            tokio::spawn(embedded_controller::serve_metrics_only(hub, serve, extra_metrics, stop))
+        } else {
+            let (hub, serve) = (hub.clone(), metrics_options);
+            tokio::spawn(embedded_controller::run(
+                hub,
+                templates,
+                user_data,
+                serve,
+                extra_metrics,
+                stop,
+            ))
+        };
         Ok(Self {
             hub,
             store,
