@@ -23,6 +23,7 @@ pub mod json_path;
 pub mod kind_registry;
 pub mod metrics;
 pub mod name_validation;
+mod node_liveness;
 pub mod object;
 pub mod object_limits;
 pub mod openapi;

@@ -25,7 +25,7 @@ use crate::object_limits::{MAX_DEPTH, measure};
 use crate::quotas::{Quotas, WriteRates};
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
 use crate::unreadable_entries::UnreadableEntries;
-use crate::{built_in, csr_ttl, event_ttl, garbage_collector, signer};
+use crate::{built_in, csr_ttl, event_ttl, garbage_collector, node_liveness, signer};
 
 /// What a hub needs besides its store.
 #[derive(Debug, Default)]
@@ -137,6 +137,7 @@ impl Hub {
         hub.inner.tasks.spawn(signer::run(hub.clone()));
         hub.inner.tasks.spawn(event_ttl::run(hub.clone()));
         hub.inner.tasks.spawn(csr_ttl::run(hub.clone()));
+        hub.inner.tasks.spawn(node_liveness::run(hub.clone()));
         Ok(hub)
     }
 

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use crate::api::MachineConfigPool;
 
 use super::waiting::WaitReason;
-use crate::node::{NodeView, RolloutTarget};
+use crate::api::names::{annotation, state};
+use crate::node::{NodeView, NotReady, RolloutTarget};
 
 /// The config that the pool's machines should have.
 pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
@@ -31,6 +32,8 @@ pub(super) fn already_targeted(
             Some(degraded(*view))
         } else if view.awaits_reboot() && view.not_ready().is_none() {
             Some(WaitReason::RestartPending { opens: None })
+        } else if let Some(because) = silence(*view) {
+            Some(WaitReason::NotReady { because })
         } else if !view.is_done() {
             Some(WaitReason::Working { state: view.state().to_owned() })
         } else {
@@ -53,6 +56,13 @@ fn degraded(view: NodeView<'_>) -> WaitReason {
     } else {
         WaitReason::Degraded { message }
     }
+}
+
+/// Why a machine that has the target is not at work on it: nobody has heard of it for a while, and it does not reboot.
+fn silence(view: NodeView<'_>) -> Option<NotReady> {
+    let is_rebooting = view.annotation(annotation::POST_CONFIG_ACTION) == Some(state::REBOOTING);
+    let is_silent = |found: &NotReady| matches!(found, NotReady::NotReady(it) if it == "Unknown");
+    view.not_ready().filter(|found| is_silent(found) && !is_rebooting)
 }
 
 /// By zone, machines without a zone last; within a zone the oldest first.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::response::Response;
 use http::request::Parts;
-use http::{Method, header};
+use http::{Method, StatusCode, header};
 
 use super::authentication::{AuthenticatedUser, Credential};
 use super::content_negotiation::{self, AcceptedFormat};
@@ -17,7 +17,7 @@ use super::visibility::{self, NodeFilter};
 use super::{BufferedRequest, create, delete, discovery_endpoints, read, response, watch, write};
 use crate::audit::AuditEvent;
 use crate::auth::UserInfo;
-use crate::auth::authorizer::{AuthorizationDecision, RequestAttributes};
+use crate::auth::authorizer::{AuthorizationDecision, NODE_LEASE_NAMESPACE, RequestAttributes};
 use crate::hub::{Hub, now_rfc3339};
 use crate::kind_registry::ResourceKind;
 use crate::object;
@@ -334,6 +334,15 @@ impl<'a> ResourceRequest<'a> {
     fn audit(&self, code: u16) {
         let name = self.path.name.as_ref().or_else(|| self.created_name.get());
         let attributes = self.attributes(name.map(String::as_str));
+        // Every machine renews its lease every few seconds, which would push all other events out of the log.
+        let is_renewal = code == StatusCode::OK.as_u16()
+            && self.user.node_name().is_some()
+            && attributes.resource == "leases"
+            && attributes.namespace.as_deref() == Some(NODE_LEASE_NAMESPACE)
+            && matches!(attributes.verb.as_str(), "update" | "patch");
+        if is_renewal {
+            return;
+        }
         self.hub.inner.audit.log(&AuditEvent {
             time: &now_rfc3339(),
             user: &self.user.user,

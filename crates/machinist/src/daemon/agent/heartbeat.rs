@@ -1,5 +1,5 @@
-//! The Node of a host without kubelet: registered when the daemon starts, and kept ready with a request every
-//! few minutes.
+//! The Node of a host without kubelet: registered when the daemon starts, and kept ready with a lease that is renewed
+//! every few seconds, as a kubelet does. A control plane marks a Node whose lease is old as `Unknown`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,19 +9,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeSystemInfo};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
+use machinist_core::node::{NodeView, NotReady};
 use machinist_core::os::manifest::image_architecture;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use super::own_node::with_timeout;
+use super::own_node::{OwnNode, has_status_code, with_timeout};
 use crate::kubernetes::failure_log::FailureLog;
 
 /// How often the Node is reported as ready.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(300);
+/// How often the lease is renewed, as by a kubelet.
+const LEASE_INTERVAL: Duration = Duration::from_secs(10);
+/// After this long without a renewal, in seconds, the machine counts as silent.
+const LEASE_DURATION_SECONDS: i32 = 40;
+/// The namespace of the machines' leases.
+const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The pause after the API server did not respond.
 const RETRY_DELAY: Duration = Duration::from_secs(2);
 
@@ -85,21 +94,58 @@ impl NodeHeartbeat {
         .await
     }
 
-    /// Reports the machine as ready, forever.
-    pub(super) async fn run(self) {
-        const TASK: &str = "report the machine as ready";
+    /// Renews the lease and reports the machine as ready, forever. It is reported at once if the control plane took
+    /// it for silent.
+    pub(super) async fn run(self, own_node: OwnNode) {
+        const READY_TASK: &str = "report the machine as ready";
+        const LEASE_TASK: &str = "renew the lease of the machine";
         let failures = FailureLog::default();
+        let mut reported = Instant::now();
         loop {
-            tokio::time::sleep(HEARTBEAT_INTERVAL).await;
             if !self.is_acting.load(Ordering::Relaxed) {
+                tokio::time::sleep(LEASE_INTERVAL).await;
                 continue;
             }
-            let ready = ready_condition(true, "the daemon of the machine runs");
-            match self.patch_status(json!({"conditions": [ready]})).await {
-                Ok(()) => failures.succeeded(TASK, ""),
-                Err(error) => drop(failures.failed(TASK, "", &format!("{error:#}"))),
+            match self.renew_lease(&own_node).await {
+                Ok(()) => failures.succeeded(LEASE_TASK, ""),
+                Err(error) => drop(failures.failed(LEASE_TASK, "", &format!("{error:#}"))),
             }
+            let is_taken_for_silent = own_node.get().is_some_and(|node| {
+                NodeView(&node).not_ready() == Some(NotReady::NotReady("Unknown".to_owned()))
+            });
+            if is_taken_for_silent || reported.elapsed() >= HEARTBEAT_INTERVAL {
+                let ready = ready_condition(true, "the daemon of the machine runs");
+                match self.patch_status(json!({"conditions": [ready]})).await {
+                    Ok(()) => {
+                        reported = Instant::now();
+                        failures.succeeded(READY_TASK, "");
+                    }
+                    Err(error) => drop(failures.failed(READY_TASK, "", &format!("{error:#}"))),
+                }
+            }
+            tokio::time::sleep(LEASE_INTERVAL).await;
         }
+    }
+
+    /// Renews the lease, and creates it for a Node that has none.
+    async fn renew_lease(&self, own_node: &OwnNode) -> Result<()> {
+        let api: Api<Lease> = Api::namespaced(self.client.clone(), LEASE_NAMESPACE);
+        let renewed = json!({"spec": {
+            "holderIdentity": self.name, "leaseDurationSeconds": LEASE_DURATION_SECONDS,
+            "renewTime": MicroTime(Timestamp::now()),
+        }});
+        let patch = Patch::Merge(&renewed);
+        let params = PatchParams::default();
+        match with_timeout(api.patch(&self.name, &params, &patch)).await {
+            Err(error) if has_status_code(&error, 404) => {}
+            done => return done.map(drop),
+        }
+        // It goes with its Node.
+        let Some(node) = own_node.get() else { return Ok(()) };
+        let mut lease: Lease = serde_json::from_value(renewed)?;
+        lease.metadata.name = Some(self.name.clone());
+        lease.metadata.owner_references = node.owner_ref(&()).map(|owner| vec![owner]);
+        with_timeout(api.create(&PostParams::default(), &lease)).await.map(drop)
     }
 
     /// Reports that the machine shuts down.
