@@ -127,6 +127,30 @@ fn a_pool_that_selects_nothing_is_degraded_only_if_it_ever_had_something() {
 }
 
 #[test]
+fn the_last_config_of_a_pool_can_be_taken_back() {
+    let pool = pool(&json!({}));
+    let mut configs = vec![arguments("00-a", "a")];
+    let first = ask(&pool, &configs).unwrap();
+    let pool = settled(&pool, &first);
+    // Another label is more likely a mistake than a wish to take everything away.
+    configs[0].metadata.labels = Some([("role".to_owned(), "other".to_owned())].into());
+    let mislabelled = ask(&pool, &configs).unwrap_err();
+    assert_eq!(mislabelled.to_string(), "no MachineConfigs found matching selector role=worker");
+    configs.clear();
+    let emptied = ask(&pool, &configs).unwrap();
+    let created = emptied.create.clone().unwrap();
+    assert_ne!(emptied.rendered, first.rendered);
+    assert_eq!(created.spec.kernel_arguments, Some(Vec::new()));
+    // It stays empty, and a new MachineConfig ends that.
+    let pool = settled(&pool, &emptied);
+    configs.push(created);
+    let again = ask(&pool, &configs).unwrap();
+    assert_eq!((again.create, again.set_configuration), (None, None));
+    configs.push(arguments("00-b", "b"));
+    assert_ne!(ask(&pool, &configs).unwrap().rendered, emptied.rendered);
+}
+
+#[test]
 fn a_cluster_without_templates_may_have_pools_without_configs() {
     for (profile, is_degraded) in
         [(json!({}), true), (json!({"machinist.dev/profile": "none"}), false)]

@@ -162,6 +162,8 @@ pub(super) fn forecast_pool(view: &PlanView<'_>, pool: &MachineConfigPool) -> Po
     match reconcile(&inputs) {
         Ok(todo) => {
             outlook.ends_rollback = todo.end_rollback;
+            // A pool without MachineConfigs gets an empty config.
+            outlook.rendered = outlook.rendered.take().or(todo.create);
             if let Some(name) = todo.set_configuration.and_then(|point| point.name) {
                 outlook.target = name;
             }

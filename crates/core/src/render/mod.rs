@@ -59,9 +59,18 @@ pub fn render<'a, 's>(
     machine_configs: impl IntoIterator<Item = &'a MachineConfig>,
     system: impl Into<ImageSources<'s>>,
 ) -> Result<RenderedPool<'a>, RenderError> {
+    render_sources(pool, select(pool, machine_configs)?, system)
+}
+
+/// Renders a pool from its MachineConfigs, in merge order. Without any, the result asks for nothing.
+pub(crate) fn render_sources<'a, 's>(
+    pool: &MachineConfigPool,
+    selected: Vec<&'a MachineConfig>,
+    system: impl Into<ImageSources<'s>>,
+) -> Result<RenderedPool<'a>, RenderError> {
     let mut sources = Vec::new();
     let mut warnings = Vec::new();
-    for machine_config in select(pool, machine_configs)? {
+    for machine_config in selected {
         let name = select::name_of(machine_config);
         let invalid = |source| RenderError::Invalid { machine_config: name.to_owned(), source };
         let ignition = match validate_spec(&machine_config.spec).map_err(invalid)? {

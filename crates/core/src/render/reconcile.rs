@@ -9,7 +9,7 @@ use crate::api::{
 };
 use crate::reconcile_check::{IrreconcilableError, ValidationOverrides, check_reconcilable};
 
-use super::{ImageSources, RenderError, render};
+use super::{ImageSources, RenderError, render, render_sources};
 
 /// The objects that rendering a pool depends on.
 #[derive(Debug, Clone, Copy)]
@@ -98,14 +98,18 @@ pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError
     let configs = || inputs.machine_configs.iter().copied();
     let rendered = match render(inputs.pool, configs(), inputs.system) {
         Ok(rendered) => rendered,
-        Err(RenderError::NothingSelected { .. }) => return Err(nothing_selected(inputs)),
+        Err(RenderError::NothingSelected { .. }) => {
+            let empty = render_sources(inputs.pool, Vec::new(), inputs.system);
+            let empty = empty.map_err(|error| render_error(&error))?;
+            if !was_emptied(inputs, &empty.name) {
+                return Err(nothing_selected(inputs));
+            }
+            empty
+        }
         Err(error) if error.is_about_streams() => {
             return Err(ReconcileError::Render(error.to_string()));
         }
-        Err(error) => {
-            let text = format!("could not generate rendered MachineConfig: {error}");
-            return Err(ReconcileError::Render(text));
-        }
+        Err(error) => return Err(render_error(&error)),
     };
     let name = rendered.name.clone();
     let sources: Vec<ObjectReference> =
@@ -199,6 +203,30 @@ fn not_ready_reason(controller_config: &ControllerConfig) -> Option<String> {
     })
 }
 
+fn render_error(error: &RenderError) -> ReconcileError {
+    ReconcileError::Render(format!("could not generate rendered MachineConfig: {error}"))
+}
+
+/// Whether a pool has lost all its MachineConfigs on purpose: those that its present config was rendered from have been
+/// deleted. A changed label or selector is more likely a mistake, and must not take everything away from machines. Only
+/// without templates: MCO's pools are never empty.
+fn was_emptied(inputs: &RenderInputs<'_>, empty: &str) -> bool {
+    let Some(now) = inputs.pool.spec.configuration.as_ref() else { return false };
+    if inputs.system.controller_config.is_some_and(has_templates) {
+        return false;
+    }
+    let is_there = |name: &str| {
+        inputs.machine_configs.iter().any(|mc| mc.metadata.name.as_deref() == Some(name))
+    };
+    let sources: Vec<&str> =
+        now.source.iter().flatten().filter_map(|source| source.name.as_deref()).collect();
+    match sources.as_slice() {
+        // It is empty already, or nobody knows what it was rendered from.
+        [] => now.name.as_deref() == Some(empty),
+        sources => now.name.is_some() && !sources.iter().any(|name| is_there(name)),
+    }
+}
+
 /// No MachineConfig is selected: an error for a pool that had one, but normal in a new cluster.
 fn nothing_selected(inputs: &RenderInputs<'_>) -> ReconcileError {
     let selector = inputs.pool.spec.machine_config_selector.as_ref();
@@ -220,6 +248,13 @@ fn has_templates(config: &ControllerConfig) -> bool {
     profile.is_none_or(|profile| profile != "none")
 }
 
+/// Whether configs may declare any user. Machines of an installation with MCO's templates manage `core` alone;
+/// elsewhere each machine decides, by the kind of its host.
+#[must_use]
+pub fn allows_any_user(controller_config: Option<&ControllerConfig>) -> bool {
+    !controller_config.is_some_and(has_templates)
+}
+
 fn source_reference(name: &str) -> ObjectReference {
     ObjectReference {
         api_version: Some("machineconfiguration.openshift.io/v1".to_owned()),
@@ -236,7 +271,11 @@ fn check_transition(
     old: &MachineConfig,
     new: &MachineConfig,
 ) -> Result<(), ReconcileError> {
-    let Err(refusal) = check_reconcilable(old, new, inputs.overrides) else { return Ok(()) };
+    let overrides = ValidationOverrides {
+        any_user: inputs.overrides.any_user || allows_any_user(inputs.system.controller_config),
+        ..inputs.overrides
+    };
+    let Err(refusal) = check_reconcilable(old, new, overrides) else { return Ok(()) };
     let Ok(sources) = super::select(inputs.pool, inputs.machine_configs.iter().copied()) else {
         return Err(refusal.into());
     };
@@ -246,7 +285,7 @@ fn check_transition(
         let controller_config = inputs.system.controller_config;
         let object = rendered.into_object(inputs.pool, controller_config, inputs.version);
         let Ok(object) = object else { continue };
-        if check_reconcilable(old, &object, inputs.overrides).is_ok() {
+        if check_reconcilable(old, &object, overrides).is_ok() {
             let name = |mc: &MachineConfig| mc.metadata.name.clone().unwrap_or_default();
             return Err(ReconcileError::IrreconcilableSource {
                 current: name(old),

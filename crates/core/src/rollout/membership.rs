@@ -90,6 +90,19 @@ pub struct PoolAssignment<'a> {
     pub errors: Vec<MembershipError>,
     /// Machines that a custom pool selects but that belong to `master`.
     pub kept_by_master: Vec<&'a str>,
+    /// Machines with a daemon that no pool selects: nobody gives them a config.
+    pub without_pool: Vec<&'a Node>,
+}
+
+/// The message about a machine that no pool selects, with the remedy.
+#[must_use]
+pub fn without_pool_message(node: &Node, pools: &[impl Borrow<MachineConfigPool>]) -> String {
+    let name = NodeView(node).name();
+    let pools: Vec<&str> = pools.iter().map(|pool| name_of(pool.borrow())).collect();
+    let pools = if pools.is_empty() { "there are none".to_owned() } else { pools.join(", ") };
+    format!(
+        "node {name} is in no pool: no MachineConfigPool selects its labels, so it keeps the config that it has; label it for one of the pools ({pools}): machinist label node {name} node-role.kubernetes.io/POOL="
+    )
 }
 
 /// Groups all machines by pool.
@@ -103,7 +116,14 @@ pub fn assign_nodes<'a>(
         let node = node.borrow();
         match pools_of(node, pools) {
             Ok(found) => {
-                let Some(first) = found.first() else { continue };
+                let Some(first) = found.first() else {
+                    let view = NodeView(node);
+                    // Without a daemon it is not ours to manage.
+                    if !view.is_windows() && !view.current_config().is_empty() {
+                        assignment.without_pool.push(node);
+                    }
+                    continue;
+                };
                 assignment.members.entry(name_of(first).to_owned()).or_default().push(node);
                 if name_of(first) == POOL_MASTER && wanted_by_custom(node, pools) {
                     assignment.kept_by_master.push(NodeView(node).name());
@@ -160,6 +180,29 @@ mod tests {
             "metadata": {"name": name}, "spec": {"nodeSelector": {"matchLabels": {label: ""}}}
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_machine_with_a_daemon_and_without_a_pool_is_named() {
+        let node = |name: &str, labels: &serde_json::Value, config: &str| -> Node {
+            serde_json::from_value(json!({"metadata": {"name": name, "labels": labels,
+                "annotations": {"machineconfiguration.openshift.io/currentConfig": config}}}))
+            .unwrap()
+        };
+        let pools = ["worker", "infra"].map(pool);
+        let nodes = [
+            node("a", &json!({"node-role.kubernetes.io/worker": ""}), "x"),
+            node("lost", &json!({"node-role.kubernetes.io/gone": ""}), "x"),
+            node("foreign", &json!({}), ""),
+            node("windows", &json!({"kubernetes.io/os": "windows"}), "x"),
+        ];
+        let found = assign_nodes(&pools, &nodes).without_pool;
+        let names: Vec<&str> = found.iter().map(|node| NodeView(node).name()).collect();
+        assert_eq!(names, ["lost"]);
+        let message = without_pool_message(found[0], &pools);
+        assert!(
+            message.starts_with("node lost is in no pool: ") && message.contains("(worker, infra)")
+        );
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub use image_layering::PoolLayering;
 pub use max_unavailable::{MaxUnavailableError, max_unavailable};
 pub use membership::{
     MembershipError, NodePools, PoolAssignment, assign_nodes, nodes_of, pools_of,
+    without_pool_message,
 };
 pub use policy::{
     MaintenanceWindows, RebootPolicy, RolloutDecision, RolloutHalted, RolloutPolicy,

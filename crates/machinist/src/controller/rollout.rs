@@ -10,12 +10,13 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
+use machinist_core::api::names::misspelt_annotations;
 use machinist_core::api::{
     MachineConfigNode, MachineConfigPool, MachineOSBuild, MachineOSConfig, selector,
 };
 use machinist_core::rollout::{
     MembershipError, PoolAssignment, PoolLayering, RolloutDecision, RolloutPolicy, assign_nodes,
-    decide_layered_rollout, halted_message, is_updated, max_unavailable,
+    decide_layered_rollout, halted_message, is_updated, max_unavailable, without_pool_message,
 };
 use serde_json::json;
 use tracing::Instrument as _;
@@ -45,6 +46,8 @@ struct RolloutReported {
     warnings: BTreeSet<(String, String)>,
     /// The last known target of each pool, and whether all its machines had it.
     targets: BTreeMap<String, (String, bool)>,
+    /// Machines that no pool selects.
+    without_pool: BTreeSet<String>,
 }
 
 /// When the loop has to run again even if nothing changes.
@@ -90,6 +93,7 @@ async fn reconcile(context: &Context, reported: &mut RolloutReported) -> Option<
     let os_configs: Vec<&MachineOSConfig> = os_configs.iter().map(AsRef::as_ref).collect();
     let os_builds: Vec<&MachineOSBuild> = os_builds.iter().map(AsRef::as_ref).collect();
     context.metrics.set_pool_alerts(&assignment.kept_by_master);
+    report_machines_without_pool(context, &assignment, &pools, reported);
     let mut again = None;
     for pool in &pools {
         let name = pool.name_any();
@@ -108,6 +112,28 @@ async fn reconcile(context: &Context, reported: &mut RolloutReported) -> Option<
         again = [again, next].into_iter().flatten().min();
     }
     again
+}
+
+/// Reports machines that no pool selects, each once until it is in a pool again.
+fn report_machines_without_pool(
+    context: &Context,
+    assignment: &PoolAssignment<'_>,
+    pools: &[Arc<MachineConfigPool>],
+    reported: &mut RolloutReported,
+) {
+    // Before the pools are known, no machine is in one.
+    if pools.is_empty() && reported.targets.is_empty() {
+        return;
+    }
+    let names: BTreeSet<String> =
+        assignment.without_pool.iter().map(|node| node.name_any()).collect();
+    for node in &assignment.without_pool {
+        if !reported.without_pool.contains(&node.name_any()) {
+            let message = without_pool_message(node, pools);
+            context.events.report_event(event_component::NODE, *node, true, "NotInPool", message);
+        }
+    }
+    reported.without_pool = names;
 }
 
 /// What keeps machines out of a pool.
@@ -145,6 +171,10 @@ impl PoolReconcile<'_> {
         for problem in &problems {
             self.report_once(reported, "Membership", problem);
         }
+        let misspelt = misspelt_annotations(self.pool.metadata.annotations.as_ref());
+        for problem in &misspelt {
+            self.report_once(reported, "UnknownAnnotation", problem);
+        }
         let decision = match self.decide() {
             Ok(decision) => Some(decision),
             Err(problem) => {
@@ -155,7 +185,8 @@ impl PoolReconcile<'_> {
         };
         // A problem that is solved is reported again if it comes back.
         let name = self.pool.name_any();
-        reported.warnings.retain(|(pool, message)| *pool != name || problems.contains(message));
+        let holds = |message: &String| problems.contains(message) || misspelt.contains(message);
+        reported.warnings.retain(|(pool, message)| *pool != name || holds(message));
         let mut again = None;
         if let Some(decision) = &decision {
             again = self.apply_decision(decision).await;

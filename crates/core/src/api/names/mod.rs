@@ -10,7 +10,10 @@ pub mod label;
 pub mod object;
 pub mod path;
 pub mod port;
+mod spelling;
 pub mod state;
+
+pub use spelling::misspelt_annotations;
 
 /// The API group of MachineConfigs and pools.
 pub const GROUP: &str = "machineconfiguration.openshift.io";
