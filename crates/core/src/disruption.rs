@@ -187,6 +187,21 @@ pub fn system_policy() -> NodeDisruptionPolicy {
     }
 }
 
+/// Whether a unit is one that the default policies reload or restart.
+#[must_use]
+pub fn is_default_unit(unit: &str) -> bool {
+    let policy = system_policy();
+    let files = policy.files.iter().flatten().flat_map(|policy| &policy.actions);
+    let units = policy.units.iter().flatten().flat_map(|policy| &policy.actions);
+    let named = |action: &DisruptionAction| {
+        let service = action.reload.as_ref().or(action.restart.as_ref());
+        service.is_some_and(|it| {
+            it.service_name.trim_end_matches(".service") == unit.trim_end_matches(".service")
+        })
+    };
+    files.chain(units).any(named)
+}
+
 /// The administrator's policy merged over the default one: an entry for the same path or name
 /// replaces the default entry, others are appended.
 #[must_use]

@@ -28,6 +28,8 @@ pub struct ValidationOverrides {
     pub filesystems: bool,
     /// `storage.raid` may change.
     pub raid: bool,
+    /// Any user may be declared, as on hosts that are not MCO's.
+    pub any_user: bool,
 }
 
 /// The section that a running machine cannot change.
@@ -50,6 +52,11 @@ pub enum IrreconcilableSection {
     /// `core` has fields other than keys and a password.
     #[error("invalid passwd change(s): SSH keys and password hash are not reconcilable")]
     CoreFields,
+    /// A user is to be removed.
+    #[error(
+        "passwd.users: shouldExist: false: users are not removed from a running machine: take the user out of the config, or remove it with userdel"
+    )]
+    UserRemoval,
     /// Ignition's own kernel arguments differ.
     #[error("ignition kargs section contains changes")]
     KernelArguments,
@@ -228,7 +235,13 @@ fn check_sections(
         return Err(IrreconcilableSection::Groups);
     }
     if old.passwd.users != new.passwd.users {
-        check_users(&new.passwd.users)?;
+        match overrides.any_user {
+            true if new.passwd.users.iter().any(|user| user.should_exist == Some(false)) => {
+                return Err(IrreconcilableSection::UserRemoval);
+            }
+            true => {}
+            false => check_users(&new.passwd.users)?,
+        }
     }
     if old.kernel_arguments != new.kernel_arguments {
         return Err(IrreconcilableSection::KernelArguments);

@@ -26,6 +26,7 @@ mod docs_book;
 mod drain;
 mod first_boot;
 mod first_steps;
+mod first_week;
 mod fleet;
 mod generate;
 mod go_informer;

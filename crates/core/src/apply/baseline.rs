@@ -34,6 +34,30 @@ pub struct HostBaseline {
     /// The password of `core`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<ShadowPassword>,
+    /// The users of the config, on hosts that are not MCO's.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub accounts: BTreeMap<String, AccountBaseline>,
+}
+
+/// What a config has changed about a user.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AccountBaseline {
+    /// Whether the user was created.
+    #[serde(rename = "created")]
+    pub is_created: bool,
+    /// Whether the group of the same name was created.
+    #[serde(rename = "createdGroup")]
+    pub has_created_group: bool,
+    /// The groups that the user was added to.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub groups: BTreeSet<String>,
+    /// The password before that of the config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<ShadowPassword>,
+    /// The file with the keys of the config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys_file: Option<String>,
 }
 
 /// A password as `/etc/shadow` has it.

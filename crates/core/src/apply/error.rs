@@ -120,6 +120,16 @@ pub enum ApplyError {
         /// The user.
         user: String,
     },
+    /// A user of the config does not fit the machine.
+    #[error("passwd.users: {field} of {user:?} {problem}")]
+    User {
+        /// The user.
+        user: String,
+        /// The field.
+        field: &'static str,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
     /// systemd would refuse to enable or disable a unit.
     #[error("error enabling units: {problem}")]
     UnitEnablement {

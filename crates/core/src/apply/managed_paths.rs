@@ -6,7 +6,7 @@ use super::baseline::BASELINE_PATH;
 use super::error::ApplyError;
 use super::fs_node::{FileContent, FileMeta, FileOwner, FsNode};
 use super::overlay::TreeOverlay;
-use super::users;
+use super::{derived_files, originals, users};
 use crate::api::names::path::{CURRENT_CONFIG, CURRENT_IMAGE, NO_ORIGINALS, ORIGINALS};
 use crate::ignition::schema::{Config, File, Unit};
 use crate::ignition::unpacked_size::UnpackBudget;
@@ -54,6 +54,13 @@ pub(super) fn managed_paths(
             paths.insert(view.resolve(&unit_path(&unit.name)?)?, PathOrigin::Unit);
         }
     }
+    // Files of an earlier version of the host are released even if it has no containerd any more.
+    for file in derived_files::derived_files(config).0 {
+        let path = view.resolve(&file.path)?;
+        if view.defaults.has_containerd || originals::is_taken_over(&path, view)? {
+            paths.entry(path).or_insert(PathOrigin::File);
+        }
+    }
     Ok(paths)
 }
 
@@ -67,6 +74,17 @@ pub(super) fn desired_paths(
     let mut budget = UnpackBudget::default();
     for file in &config.storage.files {
         wants.push(desired_file(file, &names, &mut budget, view)?);
+    }
+    if view.defaults.has_containerd {
+        for file in derived_files::derived_files(config).0 {
+            let (path, meta) =
+                (view.resolve(&file.path)?, FileMeta { mode: 0o644, owner: view.defaults.owner });
+            // A file of the config itself counts more.
+            if !wants.iter().any(|want| want.path == path) {
+                let node = FsNode::File { meta, content: FileContent::new(file.text.into_bytes()) };
+                wants.push(DesiredPath { path, origin: PathOrigin::File, node });
+            }
+        }
     }
     for unit in &config.systemd.units {
         for (path, node) in unit_nodes(unit, view)? {

@@ -14,10 +14,12 @@
 //! |---|---|
 //! | `cluster_files` | files that the cluster keeps up to date next to the config |
 //! | `managed_paths` | which paths a config manages, and what it wants there |
+//! | `derived_files` | files that follow from files of the config on some hosts |
 //! | `originals` | what is kept before a path is taken over, and what is restored |
 //! | `original_names` | where they are kept, within the limits of names and paths |
 //! | `systemd` | what enabling, disabling and presetting a unit does to links |
-//! | `users` | keys and password of `core`; IDs of users and groups |
+//! | `users` | keys and password of `core` by MCO's rules; IDs of users and groups |
+//! | `accounts`, `account_files` | users on other hosts, and the lines of `/etc/passwd` and its relatives |
 //! | `baseline` | the rest of the previous state, so that it can be restored |
 //! | `resolve` | where a path leads when there are links in it |
 //! | `steps` | the order of the steps |
@@ -26,9 +28,12 @@
 //! | `subset` | parts of a plan |
 //! | `verify`, `repair` | how the disk differs from a config, and the plan that repairs it |
 
+mod account_files;
+mod accounts;
 mod baseline;
 mod cluster_files;
 mod current_config;
+mod derived_files;
 mod error;
 mod fs_node;
 mod managed_paths;
@@ -50,6 +55,7 @@ mod verify;
 
 use serde::{Deserialize, Serialize};
 
+pub use accounts::KeysFiles;
 pub use baseline::{BASELINE_PATH, HostBaseline};
 pub use cluster_files::{
     CLUSTER_CERTIFICATES, ClusterFile, ClusterFiles, plan_cluster_files, plan_release_all,
@@ -79,13 +85,17 @@ pub const PRIVATE_FILE_MODE: u32 = 0o600;
 pub const PRIVATE_DIRECTORY_MODE: u32 = 0o700;
 
 /// What a plan needs to know about the host besides its tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostDefaults {
     /// The owner of files for which a config names none: root, or the user who builds an image without
     /// being root.
     pub owner: FileOwner,
     /// Today, in days since 1970, for the date of a password change.
     pub today: u32,
+    /// Where sshd reads the keys of users; `None` on hosts where MCO's rules apply.
+    pub keys_files: Option<KeysFiles>,
+    /// Whether containerd reads its own files about registries.
+    pub has_containerd: bool,
 }
 
 /// One change of one path.
@@ -125,6 +135,11 @@ pub fn plan_apply(
     let mut view = TreeOverlay::new(tree, defaults);
     let mut record = baseline::read(&mut view)?;
     let mut notes = Vec::new();
+    let (old_users, new_users) = (&change.old.passwd, &change.new.passwd);
+    let keys_files = view.defaults.keys_files.take();
+    if let Some(keys_files) = &keys_files {
+        accounts::apply_accounts(old_users, new_users, keys_files, &mut view, &mut record)?;
+    }
     let before = managed_paths::managed_paths(&change.old, &mut view)?;
     let wanted = managed_paths::desired_paths(&change.new, &mut view)?;
 
@@ -133,6 +148,10 @@ pub fn plan_apply(
         systemd::disable_before_rewrite(&change.old, &change.new, &mut view, &mut record)?;
     originals::release(&before, &wanted, &mut view)?;
     let listed = systemd::units_with_files(&change.new, &mut view)?;
+    if view.defaults.has_containerd {
+        let left_out = derived_files::derived_files(&change.new).1;
+        notes.extend(left_out.into_iter().map(|what| format!("not applied: {what}")));
+    }
     let written = verify::without_cluster_managed_files(&wanted, change, &mut view)?;
     originals::take_over(&before, &written, &mut view)?;
     notes.extend(systemd::apply_enablement(
@@ -145,12 +164,9 @@ pub fn plan_apply(
         &mut view,
         &mut record,
     )?);
-    notes.extend(users::apply_core_user(
-        &change.old.passwd,
-        &change.new.passwd,
-        &mut view,
-        &mut record,
-    )?);
+    if keys_files.is_none() {
+        notes.extend(users::apply_core_user(old_users, new_users, &mut view, &mut record)?);
+    }
     restrict_kubeconfig(&mut view, &mut record)?;
     if manages_nothing(new, change) {
         record.restore_metas(&mut view)?;

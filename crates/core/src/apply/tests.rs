@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 
-const STYLE: HostDefaults = HostDefaults { owner: FileOwner { uid: 0, gid: 0 }, today: 20_000 };
+const STYLE: HostDefaults = HostDefaults {
+    owner: FileOwner { uid: 0, gid: 0 },
+    today: 20_000,
+    keys_files: None,
+    has_containerd: false,
+};
 
 pub(super) fn config(name: &str, ignition: &Value) -> MachineConfig {
     let mut ignition = ignition.clone();
@@ -301,4 +306,29 @@ fn a_link_that_the_plan_derives_is_not_longer_than_linux_allows() {
     let unit = json!({"systemd": {"units": [{"name": "a.service", "enabled": true, "contents": contents}]}});
     let error = try_plan(&tree(), &config("x", &unit)).unwrap_err().to_string();
     assert!(error.contains("has a name of 259 bytes"), "{error}");
+}
+
+/// containerd does not read `registries.conf`.
+#[test]
+fn containerd_gets_its_own_files_about_registries() {
+    const HOSTS: &str = "/etc/containerd/certs.d/quay.io/hosts.toml";
+    const CONF: &str =
+        "[[registry]]\nlocation = 'quay.io'\n[[registry.mirror]]\nlocation = 'm.example'\n";
+    let conf: String = CONF.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let ignition = json!({"storage": {"files": [file("/etc/containers/registries.conf", &conf)]}});
+    let (mut tree, empty, new) = (tree(), empty_config(), config("x", &ignition));
+    let defaults = HostDefaults { has_containerd: true, ..STYLE };
+    let plan = |tree: &InMemoryTree, from: &MachineConfig, to: &MachineConfig, defaults| {
+        let change = check_reconcilable(from, to, ValidationOverrides::default()).unwrap();
+        plan_apply(from, to, &change, tree, defaults).unwrap()
+    };
+    assert!(!plan(&tree, &empty, &new, STYLE).steps.iter().any(|step| step.path == HOSTS));
+    let applied = plan(&tree, &empty, &new, defaults.clone());
+    tree.apply(&applied);
+    assert!(text(&tree, HOSTS).contains("[host.\"https://m.example\"]"));
+    assert!(plan(&tree, &new, &new, defaults).steps.is_empty());
+    // It goes with the config, even if containerd has gone before.
+    let removed = plan(&tree, &new, &empty, STYLE);
+    tree.apply(&removed);
+    assert_eq!(tree.node("/etc/containerd").unwrap(), FsNode::Absent);
 }

@@ -1,4 +1,5 @@
-//! The users of a machine: their IDs, and the keys and password of `core`.
+//! The users of a machine: their IDs, and the keys and password of `core` by MCO's rules. `accounts` has the rules of
+//! other hosts.
 
 use std::collections::HashMap;
 
@@ -11,9 +12,9 @@ use super::tree::FsTreeError;
 use crate::ignition::schema::Passwd;
 use crate::reconcile_check::CORE_USER;
 
-const PASSWD: &str = "/etc/passwd";
-const GROUP: &str = "/etc/group";
-const SHADOW: &str = "/etc/shadow";
+pub(super) const PASSWD: &str = "/etc/passwd";
+pub(super) const GROUP: &str = "/etc/group";
+pub(super) const SHADOW: &str = "/etc/shadow";
 const CORE_HOME: &str = "/home/core";
 const CORE_SSH_DIR: &str = "/home/core/.ssh";
 const AUTHORIZED_KEYS_DIR: &str = "/home/core/.ssh/authorized_keys.d";
@@ -89,11 +90,7 @@ pub(super) fn apply_core_user(
         ));
     };
     if new.users.is_empty() {
-        release_keys(view, record)?;
-        match record.password.take() {
-            Some(before) => set_password(&before.hash, Some(&before.changed), view)?,
-            None => set_password(LOCKED_PASSWORD, None, view)?,
-        };
+        release_core(view, record)?;
         return Ok(None);
     }
     let keys = new.users.iter().flat_map(|user| &user.ssh_authorized_keys);
@@ -117,6 +114,19 @@ pub(super) fn apply_core_user(
         }
     }
     Ok(None)
+}
+
+/// Restores keys and password of `core`.
+pub(super) fn release_core(
+    view: &mut TreeOverlay,
+    record: &mut HostBaseline,
+) -> Result<(), ApplyError> {
+    release_keys(view, record)?;
+    match record.password.take() {
+        Some(before) => set_password(&before.hash, Some(&before.changed), view)?,
+        None => set_password(LOCKED_PASSWORD, None, view)?,
+    };
+    Ok(())
 }
 
 fn write_keys(

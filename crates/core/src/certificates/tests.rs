@@ -8,7 +8,12 @@ use crate::apply::{
     plan_cluster_files, plan_release_all,
 };
 
-const STYLE: HostDefaults = HostDefaults { owner: FileOwner { uid: 0, gid: 0 }, today: 20_000 };
+const STYLE: HostDefaults = HostDefaults {
+    owner: FileOwner { uid: 0, gid: 0 },
+    today: 20_000,
+    keys_files: None,
+    has_containerd: false,
+};
 const REGISTRY: &str = "/etc/docker/certs.d/registry:5000/ca.crt";
 const USERS: &str = "/etc/docker/certs.d/mirror.example/ca.crt";
 

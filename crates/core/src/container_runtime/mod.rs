@@ -8,12 +8,14 @@
 //! ClusterImagePolicy ┐                 ├─ policy_json ─────→ policy.json      │
 //! ImagePolicy        ┴ image_policies ─┴─ registries_d ────→ registries.d ────┘
 //! ContainerRuntimeConfig ─ crio_settings ─→ drop-ins, storage.conf ─→ 99-<pool>-generated-containerruntime
+//! registries.conf ─ containerd_hosts ─→ certs.d/*/hosts.toml, on hosts with containerd
 //! ```
 //!
 //! The results are the same as those of MCO and its libraries (`tests/cases/registries.jsonl`,
 //! `tests/cases/policies.jsonl`).
 
 mod base_files;
+pub mod containerd_hosts;
 pub mod crio_settings;
 mod image_policies;
 mod image_reference;

@@ -1,15 +1,30 @@
 //! What the actions after a change require, and what they are called.
 
 use crate::api::operator::{DisruptionAction, DisruptionActionType as Type};
-use crate::disruption::drain_reason;
+use crate::disruption::{drain_reason, is_default_unit};
 use crate::reconcile_check::ConfigChange;
 
 /// Whether a machine has to be drained before a change. For the image registries it depends on what
-/// changes there.
+/// changes there, and on whether the host runs pods at all.
 #[must_use]
-pub fn needs_drain(actions: &[DisruptionAction], change: &ConfigChange) -> bool {
+pub fn needs_drain(actions: &[DisruptionAction], change: &ConfigChange, runs_pods: bool) -> bool {
     let has = |type_: &Type| actions.iter().any(|action| action.type_ == *type_);
-    has(&Type::Reboot) || has(&Type::Drain) || has(&Type::Special) && drain_reason(change).is_some()
+    let is_unsafe = || runs_pods && drain_reason(change).is_some();
+    has(&Type::Reboot) || has(&Type::Drain) || has(&Type::Special) && is_unsafe()
+}
+
+/// The units that run the pods of a machine. A host with none of them has none.
+pub const POD_UNITS: [&str; 2] = ["crio.service", "kubelet.service"];
+
+/// Why the action on a unit is skipped: the host does not have it. `load_state` is systemd's. Only units of the default
+/// policies are skipped, which are those of MCO's hosts; a unit that an administrator names has to be there.
+#[must_use]
+pub fn skipped_action(verb: &str, unit: &str, load_state: &str) -> Option<String> {
+    (load_state == "not-found" && is_default_unit(unit)).then(|| {
+        format!(
+            "not applied: {verb} {unit}: this host has no such unit, so there is nothing to {verb}"
+        )
+    })
 }
 
 /// Whether a machine has to reboot after a change.
@@ -128,8 +143,11 @@ mod tests {
             (json!([{"type": "Special"}]), &added, false),
             (json!([{"type": "Special"}]), &removed, true),
         ] {
-            assert_eq!(needs_drain(&actions(&list), change), expected, "{list}");
+            assert_eq!(needs_drain(&actions(&list), change, true), expected, "{list}");
         }
+        let special = actions(&json!([{"type": "Special"}]));
+        assert!(!needs_drain(&special, &removed, false), "there are no pods");
+        assert!(needs_drain(&actions(&json!([{"type": "Reboot"}])), &removed, false));
     }
 
     #[test]
@@ -150,6 +168,19 @@ mod tests {
         ] {
             let list = actions(&json!([{"type": "None"}, action]));
             assert_eq!(restarts_daemon(&list), expected, "{action}");
+        }
+    }
+
+    #[test]
+    fn actions_on_units_that_a_host_does_not_have_are_skipped_and_named() {
+        let skipped = skipped_action("reload", "crio.service", "not-found").unwrap();
+        assert!(
+            skipped.starts_with("not applied: reload crio.service: this host has no such unit")
+        );
+        assert!(skipped_action("reload", "crio", "not-found").is_some());
+        assert_eq!(skipped_action("reload", "mine.service", "not-found"), None);
+        for state in ["loaded", "masked", "bad-setting", "error"] {
+            assert_eq!(skipped_action("reload", "crio.service", state), None, "{state}");
         }
     }
 

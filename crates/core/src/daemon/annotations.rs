@@ -9,6 +9,7 @@ use super::identity_claim::IdentityClaim;
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
 use crate::node::{DriftedPath, NodeView, format_drifted};
+use crate::os::abilities::HostAbilities;
 
 /// The maximum length of a reason, in characters.
 const MAX_REASON_CHARS: usize = 2000;
@@ -171,6 +172,12 @@ pub fn defers_reboot(node: &Node) -> bool {
 #[must_use]
 pub fn reboot_pending(config: &str) -> NodeAnnotationPatch {
     patch_of([(machinist::REBOOT_PENDING, Some(config))])
+}
+
+/// What the host of the machine can do.
+#[must_use]
+pub fn host(abilities: &HostAbilities) -> NodeAnnotationPatch {
+    patch_of([(machinist::HOST, Some(&abilities.to_report()))])
 }
 
 /// The request to retry a config was accepted.

@@ -28,7 +28,12 @@ pub fn validation_overrides(object: Option<&MachineConfiguration>) -> Validation
         .and_then(|overrides| overrides.storage.as_deref())
         .unwrap_or_default();
     let has = |word: &str| given.iter().any(|own| own == word);
-    ValidationOverrides { disks: has("Disks"), filesystems: has("FileSystems"), raid: has("Raid") }
+    ValidationOverrides {
+        disks: has("Disks"),
+        filesystems: has("FileSystems"),
+        raid: has("Raid"),
+        any_user: false,
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::os::host::HostKind;
 use crate::os::verify_boot::{
     BootOutcome, MAX_STAGE_ATTEMPTS, after_reboot, image_mismatch, kernel_arguments_mismatch,
 };
-use crate::os::{DesiredOs, OsChange, OsStatus};
+use crate::os::{DesiredOs, KernelArgumentsChange, OsChange, OsStatus};
 
 /// What the shell observed of the operating system.
 #[derive(Debug, Clone)]
@@ -75,6 +75,20 @@ pub fn plan_os_change(
     }
     let is_staged = change.is_empty() && !needs_reboot;
     Some(PendingOsChange { change, was, is_staged, attempts: 0 })
+}
+
+/// The OS part of an update as the host performs it. A host that cannot set kernel arguments never set those that are
+/// removed: nothing is staged for them.
+#[must_use]
+pub fn performed_os_change(
+    os: Option<PendingOsChange>,
+    supports_kernel_arguments: bool,
+) -> Option<PendingOsChange> {
+    let mut os = os?;
+    if !supports_kernel_arguments {
+        os.change.kernel_arguments = KernelArgumentsChange::default();
+    }
+    (supports_kernel_arguments || !os.change.is_empty()).then_some(os)
 }
 
 /// The OS part of a rollback from `config`; `None` if the update did not touch the operating system.

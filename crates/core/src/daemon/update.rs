@@ -47,16 +47,18 @@ pub fn fips_refusal(new: &MachineConfig, host: Option<bool>) -> Option<String> {
 }
 
 /// Which parts of a machine an update changes. Whether the OS changes depends on the host: another
-/// name may mean the image that is booted.
+/// name may mean the image that is booted, and without a boot loader no kernel argument changes.
 #[must_use]
 pub fn update_flags(
     old: &MachineConfig,
     new: &MachineConfig,
     change: &ConfigChange,
     os: Option<&PendingOsChange>,
+    supports_kernel_arguments: bool,
 ) -> ChangeFlags {
     let mut flags = diff(old, new, change).flags;
     flags.os_update = os.is_some_and(|os| os.change.image.is_some());
+    flags.kargs &= supports_kernel_arguments;
     flags
 }
 

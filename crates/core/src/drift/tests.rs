@@ -9,7 +9,12 @@ use crate::apply::{
 };
 use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 
-const STYLE: HostDefaults = HostDefaults { owner: FileOwner { uid: 0, gid: 0 }, today: 20_000 };
+const STYLE: HostDefaults = HostDefaults {
+    owner: FileOwner { uid: 0, gid: 0 },
+    today: 20_000,
+    keys_files: None,
+    has_containerd: false,
+};
 const INSTALL: &str = "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
 const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
 

@@ -88,8 +88,11 @@ fn unusable_on_running_machines(config: &Config) -> Vec<LintFinding> {
         if user.name != CORE_USER {
             findings.push(LintFinding::warning(
                 format!("spec.config.passwd.users[{index}].name"),
-                format!("running machines refuse users other than core, found {:?}", user.name),
-                "manage other users from a unit, or only at first boot",
+                format!(
+                    "machines of OpenShift refuse users other than core, found {:?}",
+                    user.name
+                ),
+                "manage other users of these machines from a unit, or only at first boot",
             ));
         }
     }

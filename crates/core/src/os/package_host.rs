@@ -56,9 +56,9 @@ pub fn detect_boot_loader(facts: BootLoaderFacts) -> (BootLoader, String) {
     }
 }
 
-/// Why a package host cannot make a change.
+/// Why a package host cannot make a change. `no_loader` says why it cannot set kernel arguments, if so.
 #[must_use]
-pub fn refusal(change: &OsChange) -> Option<String> {
+pub fn refusal(change: &OsChange, no_loader: Option<&str>) -> Option<String> {
     let no = |field: &str, what: &str| {
         Some(format!(
             "{field}: this machine is made of packages and {what}: take it out of the config, or put the machine into another pool"
@@ -74,7 +74,16 @@ pub fn refusal(change: &OsChange) -> Option<String> {
         let wanted = change.extensions.clone().unwrap_or_default().join(", ");
         return no("spec.extensions", &format!("has no extensions ({wanted})"));
     }
-    None
+    let arguments = &change.kernel_arguments;
+    let added: Vec<&str> = arguments
+        .append
+        .iter()
+        .filter(|word| !arguments.delete.contains(word))
+        .map(String::as_str)
+        .collect();
+    no_loader.filter(|_| !added.is_empty()).and_then(|why| {
+        no("spec.kernelArguments", &format!("cannot set {}: {why}", added.join(" ")))
+    })
 }
 
 /// The contents of the boot loader's file after a change; `None` if it is not needed any more. `now` is its
@@ -198,10 +207,24 @@ mod tests {
             ),
             (OsChange { extensions: Some(Vec::new()), ..OsChange::default() }, None),
         ] {
-            let refused = refusal(&change);
+            let refused = refusal(&change, None);
             assert_eq!(refused.is_some(), expected.is_some(), "{refused:?}");
             assert!(refused.unwrap_or_default().starts_with(expected.unwrap_or_default()));
         }
+    }
+
+    #[test]
+    fn a_host_without_a_boot_loader_refuses_new_arguments_only() {
+        let change = |old: &[&str], new: &[&str]| OsChange {
+            kernel_arguments: kernel_arguments::change_between(&list(old), &list(new)),
+            ..OsChange::default()
+        };
+        let why = Some("it has no boot loader");
+        let refused = refusal(&change(&["a"], &["a", "b=1"]), why).unwrap();
+        let start = "spec.kernelArguments: this machine is made of packages and cannot set b=1: it has no boot loader: ";
+        assert!(refused.starts_with(start), "{refused}");
+        assert_eq!(refusal(&change(&["a", "b"], &["b"]), why), None);
+        assert_eq!(refusal(&change(&[], &["a"]), None), None);
     }
 
     #[test]

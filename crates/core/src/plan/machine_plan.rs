@@ -7,11 +7,13 @@ use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 
 use crate::api::MachineConfig;
+use crate::api::names::annotation::machinist;
 use crate::api::operator::{DisruptionAction, DisruptionActionType, NodeDisruptionPolicy};
 use crate::apply::{EMPTY_CONFIG_NAME, empty_config};
 use crate::diff;
 use crate::disruption::disruption;
 use crate::node::NodeView;
+use crate::os::abilities::{HostAbilities, UserRules};
 use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 
 /// The cost of a change for a machine: that of the most disruptive action.
@@ -63,6 +65,7 @@ pub(super) fn plan_machines<'a>(
     find: &dyn Fn(&str) -> Option<&'a MachineConfig>,
     wanted: &MachineConfig,
     policy: &NodeDisruptionPolicy,
+    overrides: ValidationOverrides,
 ) -> Vec<MachinePlan> {
     let target = wanted.metadata.name.as_deref().unwrap_or_default();
     let mut costs: BTreeMap<String, TransitionCost> = BTreeMap::new();
@@ -84,16 +87,45 @@ pub(super) fn plan_machines<'a>(
         for start in [Some(from), towards.as_deref()].into_iter().flatten() {
             let candidate = costs
                 .entry(start.to_owned())
-                .or_insert_with(|| transition_cost(start, known(start), wanted, policy));
+                .or_insert_with(|| transition_cost(start, known(start), wanted, policy, overrides));
             if highest.as_ref().is_none_or(|other: &TransitionCost| other.cost < candidate.cost) {
                 highest = Some(candidate.clone());
             }
         }
-        let Some(TransitionCost { cost, actions, refused, unknown }) = highest else { continue };
+        let Some(highest) = highest else { continue };
+        let starts = [Some(from), towards.as_deref()].into_iter().flatten();
+        let TransitionCost { cost, actions, refused, unknown } =
+            on_host(highest, view, starts.filter_map(known), wanted);
         let (machine, from) = (view.name().to_owned(), from.to_owned());
         plans.push(MachinePlan { machine, from, towards, cost, actions, refused, unknown });
     }
     plans
+}
+
+/// The cost on the host of a machine, which may not be able to carry the change out.
+fn on_host<'a>(
+    cost: TransitionCost,
+    node: NodeView<'_>,
+    mut starts: impl Iterator<Item = &'a MachineConfig>,
+    wanted: &MachineConfig,
+) -> TransitionCost {
+    let report = node.annotation(machinist::HOST).and_then(HostAbilities::parse);
+    let refusal = report.and_then(|host| starts.find_map(|old| host_refusal(&host, old, wanted)));
+    match refusal.filter(|_| cost.refused.is_none()) {
+        None => cost,
+        refused => {
+            TransitionCost { cost: DisruptionCost::Refused, refused, ..TransitionCost::default() }
+        }
+    }
+}
+
+fn host_refusal(host: &HostAbilities, old: &MachineConfig, new: &MachineConfig) -> Option<String> {
+    let overrides = ValidationOverrides {
+        any_user: host.users == UserRules::Any,
+        ..ValidationOverrides::default()
+    };
+    let refused = check_reconcilable(old, new, overrides).err().map(|refusal| refusal.reason());
+    refused.or_else(|| host.config_refusal(old, new))
 }
 
 /// The cost of a transition from one config to another.
@@ -110,6 +142,7 @@ fn transition_cost(
     old: Option<&MachineConfig>,
     new: &MachineConfig,
     policy: &NodeDisruptionPolicy,
+    overrides: ValidationOverrides,
 ) -> TransitionCost {
     let Some(old) = old else {
         let why = match from {
@@ -122,7 +155,7 @@ fn transition_cost(
             ..TransitionCost::default()
         };
     };
-    match check_reconcilable(old, new, ValidationOverrides::default()) {
+    match check_reconcilable(old, new, overrides) {
         Err(refusal) => {
             let refused = Some(refusal.reason());
             TransitionCost { cost: DisruptionCost::Refused, refused, ..TransitionCost::default() }

@@ -19,16 +19,20 @@ mod warnings;
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Serialize;
 
+use crate::api::names::misspelt_annotations;
 use crate::api::operator::NodeDisruptionPolicy;
-use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
+use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream, selector};
 use crate::diff::{self, ConfigDiff};
 use crate::node::NodeView;
+use crate::reconcile_check::ValidationOverrides;
+use crate::render::reconcile::allows_any_user;
+use crate::render::select;
 use crate::rollout::{
     PoolAssignment, RolloutHalted, RolloutPolicy, WaitReason, assign_nodes, decide_rollout,
-    max_unavailable,
+    max_unavailable, without_pool_message,
 };
 
 pub use forecast::PoolBlocked;
@@ -77,7 +81,7 @@ pub struct ChangePlan {
     pub pools: Vec<PoolPlan>,
     /// The machines that change their pool.
     pub moves: Vec<PoolMove>,
-    /// Why some machines would be in no pool.
+    /// What would have no effect, and why some machines would be in no pool.
     pub problems: Vec<String>,
 }
 
@@ -151,8 +155,46 @@ pub fn plan_changes(snapshot: &PlanSnapshot, changes: &PlannedChanges, now: &Tim
         refused: pools.iter().any(refuses),
         pools,
         moves: pool_moves(&members.0, &members.1),
-        problems: members.1.errors.iter().map(ToString::to_string).collect(),
+        problems: problems(&after, changes, &members.1),
     }
+}
+
+/// What has no effect, or leaves machines out.
+fn problems(
+    after: &PlanView<'_>,
+    changes: &PlannedChanges,
+    members: &PoolAssignment<'_>,
+) -> Vec<String> {
+    let mut found: Vec<String> = members.errors.iter().map(ToString::to_string).collect();
+    found.extend(members.without_pool.iter().map(|node| without_pool_message(node, &after.pools)));
+    let named = |kind: &str, metadata: &ObjectMeta, problem: &str| {
+        format!("{kind} {}: {problem}", metadata.name.as_deref().unwrap_or_default())
+    };
+    for config in &changes.machine_configs {
+        if !after.pools.iter().any(|pool| select(pool, [config]).is_ok()) {
+            let pools: Vec<String> = after.pools.iter().map(|pool| pool_selector(pool)).collect();
+            let problem = format!(
+                "no pool selects it, so no machine gets it: give it the labels of a pool ({})",
+                pools.join("; ")
+            );
+            found.push(named("MachineConfig", &config.metadata, &problem));
+        }
+    }
+    let configs = changes.machine_configs.iter().map(|it| ("MachineConfig", &it.metadata));
+    let pools = changes.pools.iter().map(|it| ("MachineConfigPool", &it.metadata));
+    for (kind, metadata) in configs.chain(pools) {
+        for problem in misspelt_annotations(metadata.annotations.as_ref()) {
+            found.push(named(kind, metadata, &problem));
+        }
+    }
+    found
+}
+
+/// A pool and what it selects: `worker: machineconfiguration.openshift.io/role=worker`.
+fn pool_selector(pool: &MachineConfigPool) -> String {
+    let selector = pool.spec.machine_config_selector.as_ref();
+    let selector = selector.map(selector::to_text).unwrap_or_default();
+    format!("{}: {selector}", pool.metadata.name.as_deref().unwrap_or_default())
 }
 
 /// The inputs of every pool's plan.
@@ -190,7 +232,12 @@ impl PlanContext<'_> {
         let wanted = new.desired_config(self.after);
         let find = |name: &str| self.before.config(name);
         let machines = wanted.map_or_else(Vec::new, |wanted| {
-            machine_plan::plan_machines(nodes, &find, wanted, &self.snapshot.policy)
+            let controller_config = self.snapshot.controller_config.as_ref();
+            let overrides = ValidationOverrides {
+                any_user: allows_any_user(controller_config),
+                ..ValidationOverrides::default()
+            };
+            machine_plan::plan_machines(nodes, &find, wanted, &self.snapshot.policy, overrides)
         });
         let mut warnings = wanted.map_or_else(Vec::new, |wanted| {
             warnings::config_warnings(&machines, &find, before.as_deref(), wanted)

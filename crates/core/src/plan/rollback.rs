@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::api::names::annotation::machinist;
 use crate::api::{MachineConfig, MachineConfigPool};
 use crate::node::NodeView;
+use crate::os::abilities::{HostAbilities, UserRules};
 use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
 use crate::render::reconcile::PoolRollback;
 use crate::render::{ImageSources, render};
@@ -195,6 +197,10 @@ fn check_machines(
 ) -> Result<(), RollbackError> {
     let find = |name: &str| configs.iter().find(|mc| mc.metadata.name.as_deref() == Some(name));
     let Some(new) = find(to) else { return Ok(()) };
+    let overrides = ValidationOverrides {
+        any_user: members.iter().all(|node| allows_any_user(NodeView(node))),
+        ..ValidationOverrides::default()
+    };
     let mut machines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for view in members.iter().map(|node| NodeView(node)) {
         machines.entry(view.current_config()).or_default().push(view.name().to_owned());
@@ -202,12 +208,18 @@ fn check_machines(
     for (from, machines) in machines.into_iter().filter(|(from, _)| *from != to) {
         // A deleted config cannot be compared here. The machine's daemon has a copy and checks it.
         let Some(old) = find(from) else { continue };
-        if let Err(refusal) = check_reconcilable(old, new, ValidationOverrides::default()) {
+        if let Err(refusal) = check_reconcilable(old, new, overrides) {
             let (from, to) = (from.to_owned(), to.to_owned());
             return Err(RollbackError::Refused { machines, from, to, reason: refusal.reason() });
         }
     }
     Ok(())
+}
+
+/// Whether the host of a machine takes any user of a config.
+fn allows_any_user(node: NodeView<'_>) -> bool {
+    let report = node.annotation(machinist::HOST).and_then(HostAbilities::parse);
+    report.is_some_and(|host| host.users == UserRules::Any)
 }
 
 #[cfg(test)]

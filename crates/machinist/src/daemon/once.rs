@@ -6,6 +6,7 @@ use machinist_core::apply::{self, empty_config};
 use machinist_core::reconcile_check::{ValidationOverrides, check_reconcilable};
 use serde::Serialize;
 
+use super::os::abilities::with_user_rules;
 use super::private_files;
 use super::root::HostRoot;
 use super::state::current_config;
@@ -77,7 +78,8 @@ fn apply_config(
         changes: Vec::new(),
         notes: Vec::new(),
     };
-    if let Err(refusal) = check_reconcilable(&old, new, ValidationOverrides::default()) {
+    let overrides = with_user_rules(root.path(), ValidationOverrides::default());
+    if let Err(refusal) = check_reconcilable(&old, new, overrides) {
         report.refused = Some(refusal.to_string());
         return Ok(report);
     }

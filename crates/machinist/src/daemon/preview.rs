@@ -17,6 +17,7 @@ use machinist_core::os::{self, DesiredOs, with_layered_image};
 use machinist_core::reconcile_check::check_reconcilable;
 use serde::Serialize;
 
+use super::os::abilities::with_user_rules;
 use super::os::detect;
 use super::root::HostRoot;
 use super::state;
@@ -67,7 +68,8 @@ pub(crate) fn preview(
         needs_drain: false,
         notes: Vec::new(),
     };
-    let change = match check_reconcilable(&old, new, daemon::validation_overrides(settings)) {
+    let overrides = with_user_rules(path, daemon::validation_overrides(settings));
+    let change = match check_reconcilable(&old, new, overrides) {
         Ok(change) => change,
         Err(refusal) => {
             preview.refused = Some(refusal.to_string());
@@ -85,13 +87,15 @@ pub(crate) fn preview(
             return Ok(preview);
         }
         if !os.kernel_arguments.is_empty() && !found.supports_kernel_arguments {
-            preview.notes.push(format!("nobody reads kernel arguments here: {}", found.reason));
+            flags.kargs = false;
+            preview.os_changes.clear();
+            preview.notes.push(format!("kernel arguments are not removed here: {}", found.reason));
         }
     }
     let plan = transaction::plan(&root, &old, new)?;
     preview.actions =
         disruption(&change, flags, &daemon::effective_disruption_policy(settings)).actions;
-    preview.needs_drain = actions::needs_drain(&preview.actions, &change);
+    preview.needs_drain = actions::needs_drain(&preview.actions, &change, true);
     preview.changes = plan.steps.iter().map(transaction::describe).collect();
     preview.refused =
         transaction::check_obstacles(&root, &plan).err().map(|refusal| format!("{refusal:#}"));

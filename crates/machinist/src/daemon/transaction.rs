@@ -11,9 +11,11 @@ use machinist_core::apply::{
     self, ApplyPlan, DiskStep, FsNode, ObstructedPath, QuarantineView, QuarantinedStep,
 };
 use machinist_core::diff::parse_both;
+use machinist_core::ignition::schema::Config;
 use serde::Serialize;
 
 use super::journal::{Journal, JournalStage};
+use super::os::abilities::{keys_files, reads_certs_d};
 use super::root::{HostRoot, host_defaults};
 use super::{preflight, quarantine};
 
@@ -155,7 +157,17 @@ pub(super) fn plan(root: &HostRoot, old: &MachineConfig, new: &MachineConfig) ->
     })?;
     let quarantine = quarantine::read(root)?;
     let tree = QuarantineView::new(root, &quarantine);
-    Ok(apply::plan_apply(old, new, &change, &tree, host_defaults())?)
+    let mut defaults = host_defaults();
+    let users = |config: &Config| -> Vec<String> {
+        config.passwd.users.iter().map(|user| user.name.clone()).collect()
+    };
+    let names = [users(&change.old), users(&change.new)].concat();
+    defaults.has_containerd = reads_certs_d(root.path());
+    // Asking sshd takes a moment, and most changes are not about users.
+    if *change.old.passwd.users != *change.new.passwd.users {
+        defaults.keys_files = keys_files(root.path(), names.iter().map(String::as_str));
+    }
+    Ok(apply::plan_apply(old, new, &change, &tree, defaults)?)
 }
 
 /// The paths of a plan that cannot be changed.

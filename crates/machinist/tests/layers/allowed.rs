@@ -40,7 +40,7 @@ pub(crate) const CORE: Table = &[
     ("generate", "api container_runtime generated_config kubelet render template"),
     // A config on a machine: what a change means and does there.
     ("diff", "api hex ignition reconcile_check secrets"),
-    ("apply", "api go hex ignition os reconcile_check versioned"),
+    ("apply", "api container_runtime go hex ignition os reconcile_check versioned"),
     ("disruption", "api container_runtime diff go ignition reconcile_check"),
     ("drift", "api apply ignition node"),
     ("health", "api duration ignition versioned"),
@@ -53,7 +53,7 @@ pub(crate) const CORE: Table = &[
     ("daemon", "api diff disruption drift node os reconcile_check versioned"),
     ("certificates", "api apply daemon"),
     ("adopt", "api diff render"),
-    ("plan", "api apply diff disruption ignition node reconcile_check render rollout"),
+    ("plan", "api apply diff disruption ignition node os reconcile_check render rollout"),
     ("bootstrap", "api container_runtime generate generated_config go kubelet render"),
     ("operator", "api drift go rollout serve user_data"),
 ];
@@ -98,11 +98,12 @@ pub(crate) const HUB: Table = &[
     ("sweep", "hub store"),
     ("event_ttl", "hub object store sweep"),
     ("csr_ttl", "hub object store sweep"),
+    ("node_liveness", "hub machines object store"),
     ("signer", "auth hub machines object store"),
     ("garbage_collector", "deletion hub kind_registry object request store"),
     ("router", "admission audit auth body deletion discovery event_conversion hex hub kind_registry machines metrics name_validation object object_limits openapi patch random request schema selector status store strategy table unreadable_entries"),
     // What starts a hub, and the port it is served on.
-    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics object object_limits quotas signer store unreadable_entries"),
+    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas signer store unreadable_entries"),
     ("server", "auth router"),
 ];
 

@@ -51,7 +51,7 @@ impl OnceFixture {
         site.write("etc/systemd/system-preset/99-last.preset", "disable *\n", 0o644);
         site.write("etc/kubernetes/kubeconfig", "{}", 0o644);
         site.write("etc/motd", "welcome\n", 0o644);
-        site.write("etc/os-release", "ID=debian\nVERSION_ID=\"12\"\n", 0o644);
+        site.write("etc/os-release", "ID=rhcos\nVERSION_ID=\"9\"\n", 0o644);
         site.write(
             "usr/lib/systemd/system/vendor.service",
             "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n",

@@ -188,6 +188,8 @@ fn masks_and_contents_that_are_dropped_go() {
 #[test]
 fn a_unit_of_the_vendor_is_linked_as_systemd_links_it() {
     let site = OnceFixture::new();
+    // Debian's systemd names its units by /lib.
+    site.write("etc/os-release", "ID=debian\nVERSION_ID=\"12\"\n", 0o644);
     site.apply(&units("on", &json!([{"name": "vendor.service", "enabled": true}])));
     let link = site.path("etc/systemd/system/multi-user.target.wants/vendor.service");
     assert_eq!(fs::read_link(&link).unwrap().to_str(), Some("/lib/systemd/system/vendor.service"));

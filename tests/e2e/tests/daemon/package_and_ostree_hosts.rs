@@ -117,15 +117,17 @@ fn a_host_of_packages_gets_kernel_arguments_and_refuses_images() {
 }
 
 #[test]
-fn a_host_without_a_boot_loader_reports_it_and_continues() {
+fn a_host_without_a_boot_loader_refuses_kernel_arguments() {
     let fixture = HubFixture::start();
     let machine = fixture.machine("n");
     fixture.join(&machine);
     fixture.wait_done(&machine, "mco-empty-mc");
     let boots = machine.boots();
-    let config = fixture.apply_config_spec("50-kargs", &arguments(&["a=1"], "one\n"));
-    fixture.wait_done(&machine, &config);
-    assert_eq!(machine.boots(), boots + 1);
+    fixture.apply_config_spec("50-kargs", &arguments(&["a=1"], "one\n"));
+    let refused = "spec.kernelArguments: this machine is made of packages and cannot set a=1: it has no boot loader";
+    wait_reason(&fixture, &machine, "Unreconcilable", refused);
+    assert_eq!(read(&machine, "/etc/motd"), "as it was packaged\n");
+    assert_eq!(machine.boots(), boots);
     let reason = status(&machine)["os"]["reason"].as_str().unwrap().to_owned();
     assert!(reason.contains("no boot loader that accepts kernel arguments"), "{reason}");
 
@@ -139,11 +141,7 @@ fn a_host_without_a_boot_loader_reports_it_and_continues() {
         machine.exec(&["machinist", "daemon", "plan", "-f", "/run/config.json"]).unwrap()
     };
     let output = plan(&arguments(&["b=1"], "one\n"));
-    assert!(
-        output.succeeded() && output.stdout.contains("kernel argument b=1 comes"),
-        "{output:?}"
-    );
-    assert!(output.stdout.contains("nobody reads kernel arguments here"), "{output:?}");
+    assert!(output.code == 3 && output.stdout.contains("cannot set b=1"), "{output:?}");
     let mut image = arguments(&[], "one\n");
     image["osImageURL"] = json!(A);
     let output = plan(&image);

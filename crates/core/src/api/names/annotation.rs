@@ -139,6 +139,8 @@ pub mod machinist {
 
     // On machines.
 
+    /// What the host of a machine can do, as JSON. Written by its daemon.
+    pub const HOST: &str = "machinist.dev/host";
     /// When the drain of a machine began, so that a restarted controller knows.
     pub const DRAIN_STARTED: &str = "machinist.dev/drain-started";
     /// Which boot of which machine acts under the identity of a Node, and since when: `<boot id>

@@ -67,7 +67,7 @@ fn the_config_is_refused_before_the_host_is_asked() {
 fn the_force_file_leads_to_a_reboot() {
     let (old, new) = (config("a", None), config("b", None));
     let change = change(&old, &new);
-    let flags = update_flags(&old, &new, &change, None);
+    let flags = update_flags(&old, &new, &change, None, true);
     let found = |force| types(&update_actions(&change, flags, &system_policy(), force));
     assert_eq!(found(true), [DisruptionActionType::Reboot]);
     assert_eq!(found(false), [DisruptionActionType::None]);
@@ -84,7 +84,7 @@ fn the_host_says_whether_the_os_changes() {
         ..PendingOsChange::default()
     };
     for (os, expected) in [(None, false), (Some(os(None)), false), (Some(os(Some("i"))), true)] {
-        assert_eq!(update_flags(&old, &new, &change, os.as_ref()).os_update, expected);
+        assert_eq!(update_flags(&old, &new, &change, os.as_ref(), true).os_update, expected);
     }
 }
 

@@ -139,6 +139,8 @@ struct Agent {
     certificates: ClusterCertificates,
     /// How the operating system of this host is changed.
     os_backend: Arc<OsBackend>,
+    /// After how many changes of the disk the abilities of the host were reported last.
+    abilities_of: Option<u64>,
     /// Detects drift while the machine is idle.
     drift_watcher: Option<DriftWatcher>,
     /// What to do about drift if the Node does not say.
@@ -214,6 +216,7 @@ pub(crate) async fn run(
         heartbeat,
         certificates,
         os_backend: Arc::new(os_backend),
+        abilities_of: None,
         drift_watcher: None,
         drift_policy: options.drift_policy,
         drifted: Vec::new(),
@@ -227,9 +230,10 @@ pub(crate) async fn run(
     };
     tasks.spawn(agent.report_deferred_sigterm());
     if let Some(heartbeat) = agent.heartbeat.clone() {
+        let own_node = agent.own_node.clone();
         tasks.spawn(async move {
             heartbeat.register().await;
-            heartbeat.run().await;
+            heartbeat.run(own_node).await;
         });
     }
     if options.renews_certificate {

@@ -68,10 +68,6 @@ impl Agent {
     /// Why the host cannot make a change.
     pub(super) async fn os_refusal(&self, os: Option<&PendingOsChange>) -> Result<Option<String>> {
         let Some(change) = os.map(|os| os.change.clone()) else { return Ok(None) };
-        if !change.kernel_arguments.is_empty() && !self.os_backend.supports_kernel_arguments {
-            let reason = &self.os_backend.reason;
-            tracing::warn!(reason, "spec.kernelArguments has no effect on this host");
-        }
         self.on_host_thread(move |backend| Ok(backend.os.refusal(&change))).await
     }
 

@@ -157,6 +157,9 @@ impl Agent {
             SystemdAction::Reboot => self.reboot(node, pending, systemd()?).await?,
             SystemdAction::Reload(service) => {
                 let systemd = systemd()?;
+                if self.skips_action(node, systemd, "reload", &service).await? {
+                    return Ok(ActionResult::Done);
+                }
                 let job = systemd.reload(&service);
                 let Some(result) = self.unless_stopped(job).await else {
                     return Ok(self.leave_job(&service));
@@ -170,6 +173,9 @@ impl Agent {
             }
             SystemdAction::Restart(service) => {
                 let systemd = systemd()?;
+                if self.skips_action(node, systemd, "restart", &service).await? {
+                    return Ok(ActionResult::Done);
+                }
                 let job = systemd.restart(&service);
                 let Some(result) = self.unless_stopped(job).await else {
                     return Ok(self.leave_job(&service));
@@ -201,6 +207,23 @@ impl Agent {
             }
         }
         Ok(ActionResult::Done)
+    }
+
+    /// Whether an action is skipped because the host does not have the unit, which is reported.
+    async fn skips_action(
+        &self,
+        node: &Arc<Node>,
+        systemd: &Systemd,
+        verb: &str,
+        service: &str,
+    ) -> Result<bool> {
+        let state = systemd.load_state(service).await?;
+        let Some(skipped) = actions::skipped_action(verb, service, &state) else {
+            return Ok(false);
+        };
+        tracing::warn!(service, verb, "skipped an action: this host has no such unit");
+        self.reporter.event(node, "ActionSkipped", skipped);
+        Ok(true)
     }
 
     /// Waits for a job; `None` if this process is asked to stop and the job does not end soon after that. It

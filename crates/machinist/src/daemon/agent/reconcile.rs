@@ -16,6 +16,7 @@ use machinist_core::daemon::{
 use machinist_core::node::NodeView;
 use machinist_core::os::with_layered_image;
 
+use super::super::os::abilities::detect_abilities;
 use super::super::state::DiskState;
 use super::super::watchdog;
 use super::{Agent, NextReconcile, own_node};
@@ -53,6 +54,7 @@ impl Agent {
         let step = next_step(&observed, &self.session);
         tracing::debug!(?step, "chose the next step");
         self.session.begin(&step);
+        self.report_abilities(node, &step).await?;
         match step {
             AgentStep::Idle => self.idle(node, &state).await,
             AgentStep::AwaitReboot => {
@@ -92,6 +94,31 @@ impl Agent {
             AgentStep::RunActions => self.run_actions(node, state).await,
             AgentStep::Finish => self.finish_update(node, state).await,
         }
+    }
+
+    /// Reports what the host can do: when the daemon has started, and whenever it comes to rest, because a config may
+    /// install a boot loader or a container runtime.
+    async fn report_abilities(&mut self, node: &Arc<Node>, step: &AgentStep) -> Result<()> {
+        let is_due = match step {
+            AgentStep::Idle => self.abilities_of != Some(self.disk.change_count()),
+            AgentStep::AwaitReboot | AgentStep::ReportInitialConfig => false,
+            _ => self.abilities_of.is_none(),
+        };
+        if !is_due {
+            return Ok(());
+        }
+        let root = self.disk.path().to_owned();
+        let abilities = tokio::task::spawn_blocking(move || detect_abilities(&root)).await?;
+        let patch = annotations::changed_only(node, annotations::host(&abilities));
+        // A report must not keep the machine from its config.
+        match self.own_node.annotate(patch).await {
+            Ok(_) => self.abilities_of = Some(self.disk.change_count()),
+            Err(error) => {
+                let error = format_args!("{error:#}");
+                tracing::warn!(%error, "cannot report what this host can do");
+            }
+        }
+        Ok(())
     }
 
     /// The current config: the one on disk, otherwise the one that the Node names.

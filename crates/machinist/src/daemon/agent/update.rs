@@ -11,6 +11,7 @@ use machinist_core::api::names::annotation::DESIRED_IMAGE;
 use machinist_core::api::names::path::DAEMON_DIR;
 use machinist_core::api::operator::DisruptionAction;
 use machinist_core::apply::ApplyPlan;
+use machinist_core::daemon::os_plan;
 use machinist_core::daemon::update::{self, DrainDecision, HostLimits};
 use machinist_core::daemon::{
     self, PendingChange, PendingOsChange, Phase, SessionEvent, actions, annotations, reports,
@@ -20,8 +21,10 @@ use machinist_core::node::NodeView;
 use machinist_core::os::with_layered_image;
 
 use super::super::health;
+use super::super::os::abilities::with_user_rules;
 use super::super::os::detect;
 use super::super::state::DiskState;
+use super::super::systemd::Systemd;
 use super::super::transaction;
 use super::drift_watch::HealPace;
 use super::{Agent, NextReconcile, RetryLater, Unreconcilable, own_node};
@@ -128,6 +131,7 @@ impl Agent {
             os_refusal: self.os_refusal(os.as_ref()).await?,
         };
         let overrides = daemon::validation_overrides(settings.as_ref());
+        let overrides = with_user_rules(self.disk.path(), overrides);
         let change = match update::check_update(old, new, overrides, host) {
             Ok(change) => change,
             Err(reason) => {
@@ -144,7 +148,9 @@ impl Agent {
             self.reporter.write_status(node, reports::refused(&from, &to, &reason));
             return Err(error);
         }
-        let flags = update::update_flags(old, new, &change, os.as_ref());
+        let reads_arguments = self.os_backend.supports_kernel_arguments;
+        let os = os_plan::performed_os_change(os, reads_arguments);
+        let flags = update::update_flags(old, new, &change, os.as_ref(), reads_arguments);
         // MCO's literal line; MCO appends its struct of flags.
         tracing::info!(
             os_update = flags.os_update,
@@ -159,12 +165,25 @@ impl Agent {
         );
         let policy = daemon::effective_disruption_policy(settings.as_ref());
         let actions = update::update_actions(&change, flags, &policy, state.force_rewrite);
-        let needs_drain = actions::needs_drain(&actions, &change);
+        let needs_drain = actions::needs_drain(&actions, &change, self.runs_pods().await);
         // MCO's literal line, which its tests look for.
         tracing::info!("Drain calculated for node disruption: {needs_drain} for config {to}");
         let report = reports::prepared(&actions::actions_summary(&actions), needs_drain);
         self.reporter.write_status(node, report);
         Ok(PreparedUpdate { flags, actions, needs_drain, os })
+    }
+
+    /// Whether the host has a unit that runs pods. Without an answer it is assumed to: a drain too many does less harm
+    /// than one too few.
+    async fn runs_pods(&self) -> bool {
+        let Ok(Some(systemd)) = Systemd::connect(self.disk.path()).await else { return true };
+        for unit in actions::POD_UNITS {
+            if systemd.load_state(unit).await.is_ok_and(|state| state == "not-found") {
+                continue;
+            }
+            return true;
+        }
+        false
     }
 
     /// Writes the config to the disk and stages the OS.

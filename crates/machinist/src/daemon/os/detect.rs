@@ -89,20 +89,29 @@ pub(crate) fn fips_enabled(root: &Path) -> Option<bool> {
     Some(text.trim() == "1")
 }
 
-/// Detects the kind of a host.
-pub(crate) fn detect(root: &Path) -> OsBackend {
-    let host = HostCommands::new(root);
-    let os_release =
-        host.read_text("/etc/os-release").or_else(|| host.read_text("/usr/lib/os-release"));
-    let facts = HostFacts {
-        os_release: os_release.unwrap_or_default(),
+/// The text of os-release; empty if there is none.
+pub(super) fn os_release(host: &HostCommands) -> String {
+    let text = host.read_text("/etc/os-release");
+    text.or_else(|| host.read_text("/usr/lib/os-release")).unwrap_or_default()
+}
+
+/// What decides about the kind of a host.
+pub(super) fn host_facts(host: &HostCommands) -> HostFacts {
+    HostFacts {
+        os_release: os_release(host),
         is_ostree_booted: host.path("/run/ostree-booted").exists(),
         has_ostree: host.has_command("ostree"),
         has_rpm_ostree: host.has_command("rpm-ostree"),
         bootc_status: host
             .has_command("bootc")
             .then(|| host.stdout("bootc", &["status", "--json"]).unwrap_or_default()),
-    };
+    }
+}
+
+/// Detects the kind of a host.
+pub(crate) fn detect(root: &Path) -> OsBackend {
+    let host = HostCommands::new(root);
+    let facts = host_facts(&host);
     let (kind, reason) = detect_host_kind(&facts);
     let found = |os: Box<dyn HostOs>, reason, reads_arguments| OsBackend {
         os,

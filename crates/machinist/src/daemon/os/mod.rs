@@ -5,12 +5,14 @@
 //! | module | does |
 //! |---|---|
 //! | `detect` | detects which backend a host needs |
+//! | `abilities` | what a host can do |
 //! | `command` | runs commands of the host, and logs their progress |
 //! | `ostree` | only ostree: Machinist downloads, unpacks and deploys images |
 //! | `rpm_ostree`, `extensions_repo` | Fedora CoreOS, RHCOS, SCOS |
 //! | `bootc` | bootc |
 //! | `plain` | package hosts: kernel arguments, and nothing else |
 
+pub(crate) mod abilities;
 mod bootc;
 mod command;
 pub(crate) mod detect;

@@ -35,25 +35,32 @@ struct ArgumentsAtBoot {
 pub(super) struct PlainBackend {
     host: HostCommands,
     loader: BootLoader,
+    /// Why kernel arguments cannot be set, if so.
+    no_loader: Option<String>,
     os: String,
+}
+
+/// What was found about the boot loader.
+pub(super) fn boot_loader_facts(host: &HostCommands, facts: &HostFacts) -> BootLoaderFacts {
+    let entries = ["/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries"];
+    let has_any = |directory: &&str| {
+        fs::read_dir(host.path(directory)).is_ok_and(|mut entries| entries.next().is_some())
+    };
+    BootLoaderFacts {
+        is_image: facts.is_ostree_booted,
+        has_update_grub: host.has_command("update-grub"),
+        has_kernel_install: host.has_command("kernel-install"),
+        has_entries: host.path(rules::KERNEL_CMDLINE).is_file() || entries.iter().any(has_any),
+    }
 }
 
 impl PlainBackend {
     /// Detects what reads kernel arguments. Returns it with the reason.
     pub(super) fn new(host: HostCommands, facts: &HostFacts) -> (Self, BootLoader, String) {
-        let entries = ["/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries"];
-        let has_any = |directory: &&str| {
-            fs::read_dir(host.path(directory)).is_ok_and(|mut entries| entries.next().is_some())
-        };
-        let loader_facts = BootLoaderFacts {
-            is_image: facts.is_ostree_booted,
-            has_update_grub: host.has_command("update-grub"),
-            has_kernel_install: host.has_command("kernel-install"),
-            has_entries: host.path(rules::KERNEL_CMDLINE).is_file() || entries.iter().any(has_any),
-        };
-        let (loader, why) = rules::detect_boot_loader(loader_facts);
+        let (loader, why) = rules::detect_boot_loader(boot_loader_facts(&host, facts));
+        let no_loader = (loader == BootLoader::Nobody).then(|| why.clone());
         let os = os_name(&facts.os_release).to_owned();
-        (Self { host, loader, os }, loader, why)
+        (Self { host, loader, no_loader, os }, loader, why)
     }
 
     fn arguments_file(&self) -> Option<(&'static str, Vec<String>)> {
@@ -133,7 +140,7 @@ impl HostOs for PlainBackend {
     }
 
     fn refusal(&self, change: &OsChange) -> Option<String> {
-        rules::refusal(change)
+        rules::refusal(change, self.no_loader.as_deref())
     }
 
     fn fetch(&self, _: &OsChange) -> Result<()> {

@@ -213,7 +213,8 @@ pub(super) fn host_defaults() -> HostDefaults {
         gid: rustix::process::getegid().as_raw(),
     };
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    HostDefaults { owner, today: u32::try_from(seconds / 86_400).unwrap_or_default() }
+    let today = u32::try_from(seconds / 86_400).unwrap_or_default();
+    HostDefaults { owner, today, keys_files: None, has_containerd: false }
 }
 
 /// Splits a path into directory and name.

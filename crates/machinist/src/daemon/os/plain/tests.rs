@@ -15,6 +15,7 @@ fn host(directory: &std::path::Path) -> PlainBackend {
     PlainBackend {
         host: HostCommands::new(directory),
         loader: BootLoader::Grub,
+        no_loader: None,
         os: "Test".to_owned(),
     }
 }
