@@ -1,7 +1,7 @@
 //! Lints MachineConfigs.
 
 use crate::api::MachineConfig;
-use crate::api::names::{label, object};
+use crate::api::names::{MAX_MACHINE_CONFIG_BYTES, label, object};
 use crate::ignition::contents::remote_scheme;
 use crate::ignition::schema::{Config, Resource};
 use crate::reconcile_check::{CORE_USER, FORCE_FILE};
@@ -46,6 +46,7 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
         }
         Ok(Some((config, report))) => {
             findings.extend(from_report(&report));
+            findings.extend(size(machine_config));
             findings.extend(unusable_on_running_machines(&config));
             findings.extend(remote_contents(&config));
         }
@@ -79,6 +80,20 @@ fn metadata(machine_config: &MachineConfig) -> Vec<LintFinding> {
         ));
     }
     findings
+}
+
+/// A MachineConfig that takes most of the space of a rendered config, which has those of its pool together.
+fn size(machine_config: &MachineConfig) -> Option<LintFinding> {
+    let size = serde_json::to_vec(machine_config).map_or(0, |bytes| bytes.len());
+    (size > MAX_MACHINE_CONFIG_BYTES / 5 * 4).then(|| {
+        LintFinding::warning(
+            "spec.config",
+            format!(
+                "its size of {size} bytes is close to the limit of {MAX_MACHINE_CONFIG_BYTES} for the rendered config of a pool"
+            ),
+            "compress contents with gzip (compression: gzip), or fetch large files on the machine",
+        )
+    })
 }
 
 /// Settings that render and boot, but that running machines refuse.
@@ -149,4 +164,30 @@ fn remote_contents(config: &Config) -> Vec<LintFinding> {
         look(field, resource);
     }
     findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_large_config_is_named_before_the_limit_of_its_pool_is_reached() {
+        let findings = |bytes: usize| {
+            let contents = json!({"source": format!("data:,{}", "x".repeat(bytes))});
+            let config = json!({
+                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+                "metadata": {"name": "a", "labels": {label::ROLE: "worker"}},
+                "spec": {"config": {
+                    "ignition": {"version": "3.5.0"},
+                    "storage": {"files": [{"path": "/etc/a", "contents": contents}]},
+                }},
+            });
+            let config: MachineConfig = serde_json::from_value(config).unwrap();
+            machine_config(&config).iter().map(|it| it.message.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(findings(MAX_MACHINE_CONFIG_BYTES / 2), Vec::<String>::new());
+        let found = findings(MAX_MACHINE_CONFIG_BYTES / 10 * 9);
+        assert!(found.len() == 1 && found[0].contains("close to the limit"), "{found:?}");
+    }
 }

@@ -386,6 +386,62 @@ mod tests {
         assert!(cache.get("a").is_none());
     }
 
+    /// The answers of an API server to a list and a watch.
+    fn answer(request: &axum::extract::Request) -> axum::response::Response {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let body = match is_watch {
+            // Nothing ever happens.
+            true => axum::body::Body::from_stream(futures::stream::pending::<
+                Result<axum::body::Bytes, std::convert::Infallible>,
+            >()),
+            false => axum::body::Body::from(
+                serde_json::json!({
+                    "apiVersion": "v1", "kind": "NodeList", "metadata": {"resourceVersion": "7"},
+                    "items": [{"metadata": {"name": "a", "resourceVersion": "7"}}],
+                })
+                .to_string(),
+            ),
+        };
+        axum::response::Response::new(body)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_was_away_for_a_day_is_seen_again_within_seconds() {
+        use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        let (is_back, requests) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (back, count) = (Arc::clone(&is_back), Arc::clone(&requests));
+        let server = axum::Router::new().fallback(move |request: axum::extract::Request| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let is_back = back.load(Ordering::Relaxed);
+            async move {
+                let mut response = answer(&request);
+                if !is_back {
+                    *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+                }
+                response
+            }
+        });
+        let client = kube::Client::new(server, "default");
+        let (cache, failures) = (Cache::<Node>::default(), FailureLog::default());
+        tokio::spawn(cache.clone().reflect_reporting(
+            Api::all(client),
+            watcher::Config::default(),
+            keep,
+            Served::Required,
+            failures.clone(),
+        ));
+        tokio::time::sleep(DAY).await;
+        let asked = requests.load(Ordering::Relaxed);
+        let most = DAY.as_secs() / MAX_BACKOFF.as_secs();
+        assert!((most / 2..most + 100).contains(&asked), "{asked} requests in a day");
+        assert!(!cache.is_ready());
+        is_back.store(true, Ordering::Relaxed);
+        let seen = tokio::time::timeout(MAX_BACKOFF * 2, cache.wait_until_ready()).await;
+        seen.expect("seen again");
+        assert_eq!(revision(&cache, "a").as_deref(), Some("7"));
+    }
+
     #[test]
     fn a_list_without_an_object_removes_it() {
         let cache = Cache::default();
