@@ -167,6 +167,13 @@ impl MachineBuilder {
         Ok(assemble(lab, &self.name, root, port, self.boot_args))
     }
 
+    /// Lets the machine change its own network.
+    #[must_use]
+    pub fn with_network_admin(mut self) -> Self {
+        self.boot_args.args.push("--capability=CAP_NET_ADMIN".to_owned());
+        self
+    }
+
     /// Creates the machine, switches it on and waits until it is up.
     pub fn boot(self) -> Result<Machine> {
         let machine = self.build()?;

@@ -19,7 +19,12 @@ impl InterferenceFixture {
     pub(crate) fn start(long: Option<&str>) -> Self {
         let hub = HubFixture::start();
         let machine = hub.lab.machine(NODE).with_machinist().unwrap();
-        let machine = machine.file("/etc/motd", "as it was packaged\n").disk(512).boot().unwrap();
+        let machine = machine
+            .file("/etc/motd", "as it was packaged\n")
+            .disk(512)
+            .with_network_admin()
+            .boot()
+            .unwrap();
         hub.patch_pool(&json!({"spec": {"paused": true}}));
         let paths = PATHS.into_iter().chain(long);
         let policy = paths.map(|path| json!({"path": path, "actions": [{"type": "None"}]}));

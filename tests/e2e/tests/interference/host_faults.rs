@@ -3,6 +3,7 @@
 
 use super::fixture::{InterferenceFixture, NODE};
 use machinist_e2e::Machine;
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -110,5 +111,55 @@ fn a_host_that_is_short_of_something_converges() {
     fixture.hub.wait_done(machine, "reboots");
     assert!((1..=2).contains(&(machine.boots() - boots)), "{} boots", machine.boots() - boots);
     assert_eq!(fixture.hub.annotation(NODE, "desiredDrain"), "uncordon-reboots");
+    fixture.assert_daemon_never_exited();
+}
+
+/// A config whose unit reloads systemd, one that stops SSH, and one that stops the network for good.
+#[test]
+fn a_config_that_cuts_the_machine_off_is_reported_when_the_network_is_back() {
+    let fixture = InterferenceFixture::start(None);
+    let machine = &fixture.machine;
+    let restart = |unit: &str| {
+        let restart = json!({"type": "Restart", "restart": {"serviceName": unit}});
+        json!({"name": unit, "actions": [restart]})
+    };
+    let none = json!({"name": "ssh.service", "actions": [{"type": "None"}]});
+    let units = [restart("reloader.service"), restart("net-cut.service"), none];
+    fixture.hub.set_node_disruption_policy(&json!({"units": units}));
+    let oneshot = |command: &str| {
+        format!("[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={command}\n")
+    };
+    let desire = |name: &str, units: &serde_json::Value| {
+        fixture.hub.create_unselected_config(name, &json!({"systemd": {"units": units}}));
+        fixture.hub.annotate(NODE, &[("desiredConfig", name)]);
+    };
+
+    let reloader = json!({"name": "reloader.service",
+        "contents": oneshot("/bin/systemctl daemon-reload")});
+    desire("reloader", &json!([reloader]));
+    fixture.hub.wait_done(machine, "reloader");
+    assert_eq!(machine.sh("systemctl is-active reloader.service").unwrap(), "active\n");
+
+    let no_ssh = json!({"name": "ssh.service", "mask": true});
+    desire("no-ssh", &json!([reloader, no_ssh]));
+    fixture.hub.wait_done(machine, "no-ssh");
+    let status = machine.sh("systemctl is-enabled ssh.service || true").unwrap();
+    assert_eq!(status, "masked\n");
+
+    let net_cut = json!({"name": "net-cut.service",
+        "contents": oneshot("/bin/ip link set host0 down")});
+    desire("no-network", &json!([reloader, no_ssh, net_cut]));
+    machine
+        .wait_for("the network to be gone", |machine| {
+            Ok(machine.sh("ip -o link show host0")?.contains("state DOWN"))
+        })
+        .unwrap();
+    machine.sh("sleep 5").unwrap();
+    // Someone with a console sees what the machine has, and why.
+    let status = machine.exec(&["machinist", "daemon", "status"]).unwrap();
+    assert!(status.stdout.contains("no-network"), "{status:?}");
+    fixture.assert_daemon_never_exited();
+    machine.sh("ip link set host0 up").unwrap();
+    fixture.hub.wait_done(machine, "no-network");
     fixture.assert_daemon_never_exited();
 }

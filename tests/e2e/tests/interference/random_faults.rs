@@ -7,7 +7,7 @@ use super::fixture::{InterferenceFixture, NODE};
 use crate::hub_support::RandomGenerator;
 use machinist_e2e::environment::env_number;
 use machinist_e2e::wait_for;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
 const ROUNDS: u64 = 4;
@@ -85,7 +85,13 @@ struct RandomRounds {
     expected: BTreeMap<&'static str, String>,
     /// The files of the last config that the machine had.
     previous: (String, BTreeMap<&'static str, String>),
+    /// Paths that a fault may have written while no config managed them: a config that manages one keeps what it finds, and
+    /// the next one without the path restores it.
+    written_unmanaged: BTreeSet<&'static str>,
 }
+
+/// What faults write.
+const FAULT_CONTENTS: [&str; 4] = ["", "drifted\n", "x\n", "edited\n"];
 
 impl RandomRounds {
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
@@ -98,6 +104,9 @@ impl RandomRounds {
         let cuts_power = self.random.below(8) == 0;
         let config = format!("r{round}");
         let previous = std::mem::take(&mut self.expected);
+        if !previous.contains_key(path) {
+            self.written_unmanaged.insert(path);
+        }
         if round > 0 {
             self.previous = (format!("r{}", round - 1), previous);
         }
@@ -166,8 +175,9 @@ impl RandomRounds {
             for other in PATHS.into_iter().filter(|other| *other != path) {
                 let found =
                     self.fixture.machine.sh(&format!("test ! -e {other} || cat {other}"))?;
-                let expected = files.get(other).cloned().unwrap_or_default();
-                anyhow::ensure!(found == expected, "{current}: {other}: {found:?}, {expected:?}");
+                let expected = files.get(other);
+                let is_expected = self.is_expected(other, expected, &found);
+                anyhow::ensure!(is_expected, "{current}: {other}: {found:?}, {expected:?}");
             }
             Ok(true)
         });
@@ -176,14 +186,23 @@ impl RandomRounds {
         }
     }
 
-    fn assert_converged(&self, config: &str, what: &str) {
+    fn is_expected(&self, path: &str, expected: Option<&String>, found: &str) -> bool {
+        match expected {
+            Some(expected) => found == expected,
+            None if self.written_unmanaged.contains(path) => FAULT_CONTENTS.contains(&found),
+            None => found.is_empty(),
+        }
+    }
+
+    fn assert_converged(&mut self, config: &str, what: &str) {
         let (fixture, machine) = (&self.fixture, &self.fixture.machine);
         fixture.hub.wait_done(machine, config);
         let waited = wait_for("the files to be those of the config", || {
             for path in PATHS {
                 let found = machine.sh(&format!("test ! -e {path} || cat {path}"))?;
-                let expected = self.expected.get(path).cloned().unwrap_or_default();
-                anyhow::ensure!(found == expected, "{path}: {found:?} instead of {expected:?}");
+                let expected = self.expected.get(path);
+                let is_expected = self.is_expected(path, expected, &found);
+                anyhow::ensure!(is_expected, "{path}: {found:?} instead of {expected:?}");
             }
             Ok(true)
         });
@@ -197,6 +216,10 @@ impl RandomRounds {
         assert_eq!(status.code, 0, "{what}: {status:?}");
         let active = machine.sh("systemctl is-active machinist-daemon.service").unwrap();
         assert_eq!(active, "active\n", "{what}");
+        for path in PATHS.into_iter().filter(|path| !self.expected.contains_key(path)) {
+            machine.sh(&format!("rm -f {path}")).unwrap();
+            self.written_unmanaged.remove(path);
+        }
     }
 }
 
@@ -213,6 +236,7 @@ fn a_machine_converges_after_every_fault() {
         random: RandomGenerator(seed),
         expected: BTreeMap::new(),
         previous: Default::default(),
+        written_unmanaged: BTreeSet::new(),
     };
     for round in 0..rounds {
         rounds_of.round(round);
