@@ -176,8 +176,13 @@ impl HubFixture {
             "apiVersion": "operator.openshift.io/v1", "kind": "MachineConfiguration",
             "metadata": {"name": "cluster"}, "spec": {"nodeDisruptionPolicy": policy},
         });
-        let _ = self.request("DELETE", &format!("{SETTINGS}/cluster"), &Value::Null);
-        self.request("POST", SETTINGS, &object).unwrap();
+        // The hub's controller creates the object if it is missing: then it is only changed here.
+        let _ = self.request("POST", SETTINGS, &object);
+        let path = format!("{SETTINGS}/cluster");
+        for policy in [&Value::Null, policy] {
+            let patch = json!({"spec": {"nodeDisruptionPolicy": policy}});
+            self.request("PATCH", &path, &patch).unwrap();
+        }
     }
 
     pub(crate) fn nodes(&self) -> Api<Node> {
