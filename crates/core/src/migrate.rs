@@ -81,7 +81,8 @@ pub fn migration_step(object: &Value, there: Option<&Value>) -> MigrationStep {
     // interrupted.
     let is_unused = there["spec"]["configuration"]["name"].as_str().unwrap_or_default().is_empty();
     let is_moving = there["metadata"]["annotations"].get(MIGRATING).is_some();
-    if there["kind"] == "MachineConfigPool" && (is_unused || is_moving) {
+    let is_unused_pool = there["kind"] == "MachineConfigPool" && (is_unused || is_moving);
+    if is_unused_pool || is_unset_machine_configuration(there) {
         let mut wanted = wanted;
         wanted["metadata"]["resourceVersion"] = there["metadata"]["resourceVersion"].clone();
         return MigrationStep::Replace(wanted);
@@ -90,6 +91,14 @@ pub fn migration_step(object: &Value, there: Option<&Value>) -> MigrationStep {
         "already exists on the target and differs; delete one of the two, or make them equal"
             .to_owned(),
     )
+}
+
+/// Whether nobody has configured anything in the MachineConfiguration that a hub or an operator creates.
+fn is_unset_machine_configuration(there: &Value) -> bool {
+    let made = ["managementState", "logLevel", "operatorLogLevel"];
+    let spec = there["spec"].as_object();
+    there["kind"] == "MachineConfiguration"
+        && spec.is_none_or(|spec| spec.keys().all(|field| made.contains(&field.as_str())))
 }
 
 /// Whether the target's controller creates and maintains this object. It becomes equal to the
@@ -247,6 +256,16 @@ mod tests {
         generated["metadata"]["annotations"] =
             json!({annotation::GENERATED_BY_CONTROLLER_VERSION: "v1"});
         assert!(is_controller_managed(&generated));
+    }
+
+    #[test]
+    fn settings_that_nobody_configured_are_replaced() {
+        let settings = |spec: Value| json!({"kind": "MachineConfiguration", "metadata": {"name": "cluster"}, "spec": spec});
+        let moved = settings(json!({"nodeDisruptionPolicy": {"files": []}}));
+        let made = settings(json!({"managementState": "Managed", "logLevel": "Normal"}));
+        assert!(matches!(migration_step(&moved, Some(&made)), MigrationStep::Replace(_)));
+        let other = settings(json!({"nodeDisruptionPolicy": {"units": []}}));
+        assert!(matches!(migration_step(&moved, Some(&other)), MigrationStep::Conflict(_)));
     }
 
     #[test]
