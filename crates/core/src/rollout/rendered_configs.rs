@@ -12,6 +12,7 @@ use crate::api::names::annotation::{
 use crate::api::names::object::RENDERED_PREFIX;
 use crate::api::{MachineConfig, MachineConfigNode, MachineConfigPool};
 
+use super::membership::{MembershipError, pools_of};
 use crate::node::NodeView;
 
 /// The rendered configs that may be deleted, oldest first: no pool, machine or MachineConfigNode
@@ -47,15 +48,39 @@ pub fn removable_configs(
     names.filter(|name| !used.contains(name)).map(str::to_owned).collect()
 }
 
-/// The rendered configs that a pool or a machine refers to.
+/// The rendered configs that a pool refers to, or a machine of the pool that they were rendered for. They are backed up,
+/// and restored if they are deleted. A machine writes its own Node: it must not bring back the configs of other pools.
 #[must_use]
 pub fn referenced_configs(
     pools: &[impl Borrow<MachineConfigPool>],
     nodes: &[impl Borrow<Node>],
 ) -> BTreeSet<String> {
-    let none: [MachineConfigNode; 0] = [];
-    let names = referenced_names(pools, nodes, &none).into_iter();
-    names.filter(|name| name.starts_with(RENDERED_PREFIX)).map(str::to_owned).collect()
+    let (no_nodes, no_machines): ([Node; 0], [MachineConfigNode; 0]) = ([], []);
+    let mut names = referenced_names(pools, &no_nodes, &no_machines);
+    for node in nodes {
+        let own_pools = selecting_pools(node.borrow(), pools);
+        let is_own = |name: &&str| {
+            let pool = name.strip_prefix(RENDERED_PREFIX).and_then(|rest| rest.rsplit_once('-'));
+            pool.is_some_and(|(pool, _)| own_pools.iter().any(|own| own == pool))
+        };
+        names.extend(names_on_node(node.borrow()).filter(is_own));
+    }
+    names.into_iter().filter(|name| name.starts_with(RENDERED_PREFIX)).map(str::to_owned).collect()
+}
+
+/// The names of the pools that select a machine.
+fn selecting_pools(node: &Node, pools: &[impl Borrow<MachineConfigPool>]) -> Vec<String> {
+    match pools_of(node, pools) {
+        Ok(pools) => pools.iter().filter_map(|pool| pool.metadata.name.clone()).collect(),
+        Err(MembershipError::MultipleCustomPools { pools, .. }) => pools,
+        Err(MembershipError::InvalidSelector { .. }) => Vec::new(),
+    }
+}
+
+/// The configs that the annotations of a Node name.
+fn names_on_node(node: &Node) -> impl Iterator<Item = &str> {
+    let keys = [CURRENT_CONFIG, DESIRED_CONFIG, FIRST_PIVOT_CONFIG, machinist::REBOOT_PENDING];
+    keys.into_iter().filter_map(move |key| NodeView(node).annotation(key))
 }
 
 /// The pool that a config was rendered for, by its owner, else by its name. `None` for a config that
@@ -87,9 +112,7 @@ fn referenced_names<'a>(
         used.extend(rollback.iter().filter_map(|key| annotations?.get(*key)).map(String::as_str));
     }
     for node in nodes {
-        let node = node.borrow();
-        let keys = [CURRENT_CONFIG, DESIRED_CONFIG, FIRST_PIVOT_CONFIG, machinist::REBOOT_PENDING];
-        used.extend(keys.iter().filter_map(|key| NodeView(node).annotation(key)));
+        used.extend(names_on_node(node.borrow()));
     }
     for machine in machine_config_nodes {
         let machine = machine.borrow();
@@ -157,5 +180,35 @@ mod tests {
             ]
         );
         assert!(removable_configs(&pools, &nodes, &machines, &rendered, 100).is_empty());
+    }
+
+    #[test]
+    fn a_machine_does_not_refer_to_configs_of_other_pools() {
+        let pool = |name: &str| -> MachineConfigPool {
+            typed(json!({
+                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+                "metadata": {"name": name},
+                "spec": {"configuration": {"name": format!("rendered-{name}-0")},
+                    "nodeSelector": {"matchLabels": {format!("node-role.kubernetes.io/{name}"): ""}}},
+            }))
+        };
+        let pools = [pool("worker"), pool("master"), pool("my-pool")];
+        let node: Node = typed(json!({"metadata": {
+            "name": "n",
+            "labels": {"node-role.kubernetes.io/my-pool": "", "node-role.kubernetes.io/worker": ""},
+            "annotations": {
+                CURRENT_CONFIG: "rendered-my-pool-1", DESIRED_CONFIG: "rendered-master-1",
+                FIRST_PIVOT_CONFIG: "rendered-worker-1", machinist::REBOOT_PENDING: "99-worker",
+            },
+        }}));
+        let found = referenced_configs(&pools, &[node]);
+        let expected = [
+            "rendered-master-0",
+            "rendered-my-pool-0",
+            "rendered-my-pool-1",
+            "rendered-worker-0",
+            "rendered-worker-1",
+        ];
+        assert_eq!(found, expected.map(str::to_owned).into());
     }
 }
