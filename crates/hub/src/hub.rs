@@ -22,6 +22,7 @@ use crate::kind_registry::{KindRegistry, ResourceKind};
 use crate::metrics::HubMetrics;
 use crate::object::{self, ServerMetadata};
 use crate::quotas::Quotas;
+use crate::request_shares::RequestShares;
 use crate::store::Store;
 use crate::unreadable_entries::UnreadableEntries;
 
@@ -48,6 +49,7 @@ pub(crate) struct HubInner {
     pub(crate) body_reader: BodyReader,
     pub(crate) unreadable: Arc<UnreadableEntries>,
     pub(crate) quotas: Quotas,
+    pub(crate) shares: RequestShares,
     /// When tokens were last used, by id, as far as it was written or is about to be.
     pub(crate) token_uses: Mutex<HashMap<String, i64>>,
     /// Changes when a token or a certificate was revoked: open watches then check their own.

@@ -21,6 +21,8 @@ const MAX_IDENTITIES: usize = 10_000;
 const TOTAL_LIFETIME: Duration = Duration::from_secs(1);
 /// Advice to a client that holds too many objects: they expire.
 const HELD_RETRY_SECONDS: u32 = 60;
+/// A write of this size counts as one. A Node with a long status has half of it.
+const BYTES_PER_WRITE: usize = 64 << 10;
 
 /// How fast an identity may write. Refused writes count, too.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -75,16 +77,17 @@ impl TokenBucket {
         Self { tokens: rate.burst, updated: now }
     }
 
-    /// Takes one token, or says after how many seconds there is one.
-    fn take(&mut self, rate: WriteRate, now: f64) -> Result<(), f64> {
+    /// Takes tokens, or says after how many seconds there are enough. A cost above the burst empties a full bucket.
+    fn take(&mut self, rate: WriteRate, now: f64, cost: f64) -> Result<(), f64> {
+        let cost = cost.min(rate.burst);
         let refill = (now - self.updated).max(0.0) * rate.per_second;
         self.tokens = (self.tokens + refill).min(rate.burst);
         self.updated = now;
-        if self.tokens >= 1.0 {
-            self.tokens -= 1.0;
+        if self.tokens >= cost {
+            self.tokens -= cost;
             return Ok(());
         }
-        Err((1.0 - self.tokens) / rate.per_second)
+        Err((cost - self.tokens) / rate.per_second)
     }
 
     fn is_idle(&self, rate: WriteRate, now: f64) -> bool {
@@ -137,11 +140,12 @@ impl Quotas {
         }
     }
 
-    /// Counts a write.
+    /// Counts a write with a body of so many bytes. A large one counts as several: it takes as much of the history,
+    /// which others need to continue their watches.
     ///
     /// # Errors
     /// 429: the identity writes too fast.
-    pub(crate) fn check_rate(&self, user: &UserInfo) -> Result<(), ApiError> {
+    pub(crate) fn check_rate(&self, user: &UserInfo, bytes: usize) -> Result<(), ApiError> {
         let Some(rate) = self.rates.of(user) else { return Ok(()) };
         let now = self.started.elapsed().as_secs_f64();
         let mut buckets = self.buckets.lock();
@@ -150,10 +154,13 @@ impl Quotas {
         }
         let bucket = buckets.entry(user.user.clone());
         let bucket = bucket.or_insert_with(|| TokenBucket::full(rate, now));
-        bucket.take(rate, now).map_err(|wait| {
+        let cost = u32::try_from(1 + bytes / BYTES_PER_WRITE).unwrap_or(u32::MAX);
+        bucket.take(rate, now, f64::from(cost)).map_err(|wait| {
             let message = format!(
-                "User \"{}\" writes more than {} times a second: try again later",
-                user.user, rate.per_second
+                "User \"{}\" writes more than {} times a second (each {} KiB count as one): try again later",
+                user.user,
+                rate.per_second,
+                BYTES_PER_WRITE >> 10
             );
             ApiError::quota_exceeded(message, whole_seconds(wait))
         })
@@ -250,14 +257,16 @@ mod tests {
         let rate = WriteRate { per_second: 2.0, burst: 3.0 };
         let mut bucket = TokenBucket::full(rate, 0.0);
         for _ in 0..3 {
-            assert_eq!(bucket.take(rate, 0.0), Ok(()));
+            assert_eq!(bucket.take(rate, 0.0, 1.0), Ok(()));
         }
-        assert_eq!(bucket.take(rate, 0.0), Err(0.5));
-        assert_eq!(bucket.take(rate, 0.5), Ok(()));
-        assert!(bucket.take(rate, 0.5).is_err());
+        assert_eq!(bucket.take(rate, 0.0, 1.0), Err(0.5));
+        assert_eq!(bucket.take(rate, 0.5, 1.0), Ok(()));
+        assert!(bucket.take(rate, 0.5, 1.0).is_err());
         assert!(!bucket.is_idle(rate, 1.0) && bucket.is_idle(rate, 2.0));
-        assert_eq!(bucket.take(rate, 100.0), Ok(()));
+        assert_eq!(bucket.take(rate, 100.0, 1.0), Ok(()));
         assert!((bucket.tokens - 2.0).abs() < 1e-9, "a bucket holds no more than the burst");
+        assert_eq!(bucket.take(rate, 100.0, 2.0), Ok(()));
+        assert_eq!(bucket.take(rate, 101.0, 9.0), Err(0.5), "it never needs more than the burst");
         assert_eq!((whole_seconds(0.01), whole_seconds(1.2)), (1, 2));
     }
 
@@ -283,7 +292,7 @@ mod tests {
         for n in 0..MAX_IDENTITIES {
             quotas.buckets.lock().insert(n.to_string(), idle);
         }
-        quotas.check_rate(&UserInfo::node("a")).unwrap();
+        quotas.check_rate(&UserInfo::node("a"), 0).unwrap();
         assert_eq!(quotas.buckets.lock().len(), 1);
     }
 

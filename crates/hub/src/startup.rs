@@ -23,6 +23,7 @@ use crate::metrics::HubMetrics;
 use crate::object;
 use crate::object_limits::{MAX_DEPTH, measure};
 use crate::quotas::{Quotas, WriteRates};
+use crate::request_shares::RequestShares;
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
 use crate::unreadable_entries::UnreadableEntries;
 use crate::{built_in, csr_ttl, event_ttl, garbage_collector, node_liveness, signer};
@@ -122,6 +123,7 @@ impl Hub {
             body_reader: BodyReader::default(),
             unreadable,
             quotas: Quotas::new(config.write_rates),
+            shares: RequestShares::default(),
             token_uses: Mutex::default(),
             revocations: watch::Sender::default(),
             stop: CancellationToken::new(),

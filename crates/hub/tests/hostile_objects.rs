@@ -79,6 +79,20 @@ async fn copies_cannot_double_an_object_forever() {
     assert_eq!(code, 413, "{message}");
 }
 
+/// A text of three megabytes can have half a million objects, which take hundreds of megabytes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_cannot_multiply_tiny_objects() {
+    let hub = hub_with_node().await;
+    let mut operations = vec![json!({"op": "add", "path": "/x", "value": [{"": 0}]})];
+    for n in 0..18 {
+        operations.push(json!({"op": "copy", "from": "/x", "path": format!("/y{n}")}));
+        operations.push(json!({"op": "copy", "from": "/x", "path": "/x/-"}));
+    }
+    let (code, message) = patch_node(&hub, operations).await;
+    assert_eq!(code, 413, "{message}");
+    assert!(message.contains("50000 values"), "{message}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_patch_has_a_bounded_number_of_operations_and_steps() {
     let hub = hub_with_node().await;

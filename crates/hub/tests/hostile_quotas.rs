@@ -2,7 +2,7 @@
 //! requests and events disappear.
 use machinist_hub::auth::{BOOTSTRAP_GROUP, UserInfo};
 use machinist_hub::store::{Precondition, Store, StoreOp, StoreOptions};
-use machinist_hub::{Hub, HubConfig};
+use machinist_hub::{Hub, HubConfig, WriteRate, WriteRates};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -147,6 +147,36 @@ async fn a_machine_has_a_write_rate_and_an_administrator_has_none() {
             post(&hub, UserInfo::admin(), EVENTS, event(&format!("admin{n}"), "x")).await;
         assert_eq!(code, 201, "{n}: {error}");
     }
+}
+
+/// A large write takes as much of the history as many small ones.
+#[tokio::test]
+async fn large_writes_count_as_several() {
+    let rate = WriteRate { per_second: 0.001, burst: 200.0 };
+    let write_rates = WriteRates { machine: rate, bootstrap: rate };
+    let config = HubConfig { write_rates, ..HubConfig::default() };
+    let store = Store::in_memory(StoreOptions::default());
+    let hub = TestHub { hub: Hub::start(store, config).await.unwrap() };
+    let node = |n: usize| {
+        let address = json!({"type": "x".repeat(900_000), "address": n.to_string()});
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"addresses": [address]},
+        });
+        node.to_string()
+    };
+    assert_eq!(post(&hub, UserInfo::node("a"), "/api/v1/nodes", node(0)).await.0, 201);
+    let mut accepted = 1;
+    loop {
+        let router = hub.hub.router_as(UserInfo::node("a"));
+        let (code, error) = send(router, "PUT", "/api/v1/nodes/a", &[], node(accepted)).await;
+        if code != 200 {
+            assert_eq!(code, 429, "{error}");
+            break;
+        }
+        accepted += 1;
+        assert!(accepted < 50, "45 MB at once");
+    }
+    assert!(accepted > 10, "{accepted}");
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod fuzz_requests;
 mod hostile_metadata;
 mod hostile_objects;
 mod hostile_quotas;
+mod hostile_reads;
 mod pure;
 mod pure_discovery;
 mod pure_patch;

@@ -1,7 +1,8 @@
 //! The memory that request bodies may use while they are read, decoded and handled.
 //!
 //! Administrators and controllers have a budget of their own: whatever machines, tokens and viewers send, it is left.
-//! The others share one, and each identity has a part of it, so that one of them cannot use it up by sending slowly.
+//! The others share one, and each identity has a part of it, so that one of them cannot use it up by sending slowly. A
+//! little is reserved for each: however many send slowly, an ordinary write of another one has its memory.
 //! Called by [`super::BodyReader`].
 
 use std::collections::HashMap;
@@ -19,6 +20,8 @@ const PRIVILEGED_KIB: usize = 384 << 10;
 const OTHERS_KIB: usize = 128 << 10;
 /// The part of one machine, token or viewer. A Node of the largest size takes about half of it.
 const SHARE_KIB: usize = 16 << 10;
+/// What each of them has for itself: enough for a Node with a long status.
+const RESERVED_KIB: usize = 512;
 /// Shares that nobody holds are forgotten when there are more than this.
 const MAX_SHARES: usize = 10_000;
 
@@ -34,7 +37,15 @@ const PROTOBUF_FACTOR: usize = 16;
 pub(super) struct BodyBudget {
     privileged: Arc<Semaphore>,
     others: Arc<Semaphore>,
-    shares: Mutex<HashMap<String, Weak<Semaphore>>>,
+    shares: Mutex<HashMap<String, Weak<IdentityShare>>>,
+}
+
+/// The part of one identity.
+#[derive(Debug)]
+struct IdentityShare {
+    all: Arc<Semaphore>,
+    /// What comes first, and is not taken from the others.
+    reserved: Arc<Semaphore>,
 }
 
 impl Default for BodyBudget {
@@ -51,12 +62,13 @@ impl BodyBudget {
     /// Begins a reservation for a body of a user.
     pub(super) fn open(&self, user: &UserInfo) -> BodyReservation {
         if user.is_privileged() {
-            return BodyReservation::new(vec![Arc::clone(&self.privileged)], PRIVILEGED_KIB);
+            return BodyReservation::new(None, Arc::clone(&self.privileged), PRIVILEGED_KIB);
         }
-        BodyReservation::new(vec![self.share(&user.user), Arc::clone(&self.others)], SHARE_KIB)
+        let share = self.share(&user.user);
+        BodyReservation::new(Some(share), Arc::clone(&self.others), SHARE_KIB)
     }
 
-    fn share(&self, user: &str) -> Arc<Semaphore> {
+    fn share(&self, user: &str) -> Arc<IdentityShare> {
         let mut shares = self.shares.lock();
         if let Some(share) = shares.get(user).and_then(Weak::upgrade) {
             return share;
@@ -64,7 +76,10 @@ impl BodyBudget {
         if shares.len() >= MAX_SHARES {
             shares.retain(|_, share| share.strong_count() > 0);
         }
-        let share = Arc::new(Semaphore::new(SHARE_KIB));
+        let share = Arc::new(IdentityShare {
+            all: Arc::new(Semaphore::new(SHARE_KIB)),
+            reserved: Arc::new(Semaphore::new(RESERVED_KIB)),
+        });
         shares.insert(user.to_owned(), Arc::downgrade(&share));
         share
     }
@@ -73,15 +88,16 @@ impl BodyBudget {
 /// The memory that one body holds. Dropping it gives it back.
 #[derive(Debug)]
 pub(super) struct BodyReservation {
-    sources: Vec<Arc<Semaphore>>,
+    share: Option<Arc<IdentityShare>>,
+    common: Arc<Semaphore>,
     permits: Vec<OwnedSemaphorePermit>,
     held_kib: usize,
     max_kib: usize,
 }
 
 impl BodyReservation {
-    fn new(sources: Vec<Arc<Semaphore>>, max_kib: usize) -> Self {
-        Self { sources, permits: Vec::new(), held_kib: 0, max_kib }
+    fn new(share: Option<Arc<IdentityShare>>, common: Arc<Semaphore>, max_kib: usize) -> Self {
+        Self { share, common, permits: Vec::new(), held_kib: 0, max_kib }
     }
 
     /// Grows to a number of bytes.
@@ -96,12 +112,26 @@ impl BodyReservation {
         let Some(missing) = wanted.checked_sub(self.held_kib).filter(|missing| *missing > 0) else {
             return Ok(());
         };
-        let missing_permits = u32::try_from(missing).unwrap_or(u32::MAX);
-        for source in &self.sources {
-            let taken = Arc::clone(source).try_acquire_many_owned(missing_permits);
-            self.permits.push(taken.map_err(|_| ApiError::too_many_requests(1))?);
+        let mut common = missing;
+        if let Some(share) = self.share.clone() {
+            self.take(&share.all, missing)?;
+            let reserved = share.reserved.available_permits().min(missing);
+            if self.take(&share.reserved, reserved).is_ok() {
+                common -= reserved;
+            }
         }
+        self.take(&Arc::clone(&self.common), common)?;
         self.held_kib = wanted;
+        Ok(())
+    }
+
+    fn take(&mut self, source: &Arc<Semaphore>, kib: usize) -> Result<(), ApiError> {
+        if kib == 0 {
+            return Ok(());
+        }
+        let permits = u32::try_from(kib).unwrap_or(u32::MAX);
+        let taken = Arc::clone(source).try_acquire_many_owned(permits);
+        self.permits.push(taken.map_err(|_| ApiError::too_many_requests(1))?);
         Ok(())
     }
 
@@ -158,8 +188,14 @@ mod tests {
                 held.push(reservation);
             }
         }
-        assert_eq!(held.len(), OTHERS_KIB / SHARE_KIB);
+        assert_eq!(held.len(), OTHERS_KIB / (SHARE_KIB - RESERVED_KIB));
         assert!(budget.open(&UserInfo::admin()).grow_to(300 << 20).is_ok());
+        // An honest machine still writes what machines write.
+        let honest = UserInfo::node("honest");
+        assert!(budget.open(&honest).grow_to(RESERVED_KIB << 10).is_ok());
+        let mut small: Vec<_> = (0..50).map(|_| budget.open(&honest)).collect();
+        assert!(small.iter_mut().all(|body| body.grow_to(10 << 10).is_ok()));
+        assert!(budget.open(&honest).grow_to(15 << 20).is_err(), "more than it has for itself");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::object_limits::{
 const MAX_OPERATIONS: usize = 10_000;
 /// Maximum number of bytes by which `copy` may grow the document.
 const MAX_COPIED_BYTES: usize = MAX_OBJECT_BYTES;
+/// Maximum number of values that `copy` may add. In memory, an object of ten bytes takes hundreds.
+const MAX_COPIED_VALUES: usize = 50_000;
 /// Maximum number of values that all operations together walk over or shift. Ten thousand inserts
 /// at the front of a list with a million items would otherwise take a minute.
 const MAX_WORK: usize = 20_000_000;
@@ -23,7 +25,8 @@ pub(super) fn apply(target: &Value, patch: &Value) -> Result<Value, PatchError> 
         )));
     }
     let operations = decode(patch)?;
-    let mut patched = PatchedDocument { root: target.clone(), copied: 0, work: 0 };
+    let mut patched =
+        PatchedDocument { root: target.clone(), copied: 0, copied_values: 0, work: 0 };
     for operation in operations {
         patched.apply(operation)?;
     }
@@ -91,6 +94,7 @@ fn decode(patch: &Value) -> Result<Vec<PatchOperation<'_>>, PatchError> {
 struct PatchedDocument {
     root: Value,
     copied: usize,
+    copied_values: usize,
     work: usize,
 }
 
@@ -108,9 +112,11 @@ impl PatchedDocument {
             "copy" => {
                 let found = get(&self.root, operation.string_member("from")?)?;
                 self.copied += found.map_or(1, encoded_bytes);
-                if self.copied > MAX_COPIED_BYTES {
+                self.copied_values =
+                    self.copied_values.saturating_add(found.map_or(1, count_values));
+                if self.copied > MAX_COPIED_BYTES || self.copied_values > MAX_COPIED_VALUES {
                     return Err(PatchError::TooLarge(format!(
-                        "the copy operations add more than {MAX_COPIED_BYTES} bytes"
+                        "the copy operations add more than {MAX_COPIED_BYTES} bytes or {MAX_COPIED_VALUES} values"
                     )));
                 }
                 let value = found.cloned().unwrap_or(Value::Null);
@@ -205,6 +211,11 @@ impl PatchedDocument {
             "the operations of the JSON patch move more than {MAX_WORK} values: send the whole list instead"
         )))
     }
+}
+
+/// The number of values in a part of the document, which keeps the depth limit.
+fn count_values(value: &Value) -> usize {
+    measure(value, MAX_DEPTH).map_or(usize::MAX, |measured| measured.values)
 }
 
 fn test(document: &Value, path: &str, wanted: Option<&Value>) -> Result<(), PatchError> {

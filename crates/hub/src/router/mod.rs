@@ -30,6 +30,7 @@ mod watch_encoder;
 mod write;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
@@ -43,11 +44,15 @@ use crate::auth::UserInfo;
 use crate::auth::certificates::ClientCertificate;
 use crate::body;
 use crate::hub::Hub;
+use crate::object_limits::shorten;
 use crate::request::{self, RequestTarget};
+use crate::request_shares::RequestShare;
 use crate::status::ApiError;
 use authentication::{AuthenticatedUser, authenticate};
 use resource_request::ResourceRequest;
 
+/// The beginning of the headers with which a client acts as another user.
+const IMPERSONATION_PREFIX: &str = "impersonate-";
 /// How much of an error is logged.
 const MAX_LOGGED_CHARS: usize = 1000;
 
@@ -133,7 +138,9 @@ async fn route(
     parts: Parts,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let path = parts.uri.path().to_owned();
+    let share = user.as_ref().ok().and_then(Option::as_ref);
+    let share = share.and_then(|user| hub.inner.shares.of(&user.info));
+    let open = share.as_ref().map(RequestShare::open_request).transpose()?;
     // Only authenticated clients may send a body, and not with a read. It is read to its end whatever the response
     // will be: a client that is cut off while it sends does not see the reason.
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
@@ -153,20 +160,48 @@ async fn route(
         }
         Ok(None) | Err(()) => return Err(ApiError::unauthorized()),
     };
+    refuse_impersonation(&user.info, &request.parts)?;
+    let Some(open) = open else { return dispatch(hub, user, None, target, &request).await };
+    let running = open.run().await?;
+    let response = dispatch(hub, user, share, target, &request).await;
+    drop(running);
+    open.respond(response?, is_read)
+}
+
+async fn dispatch(
+    hub: &Hub,
+    user: AuthenticatedUser,
+    share: Option<Arc<RequestShare>>,
+    target: RequestTarget,
+    request: &BufferedRequest,
+) -> Result<Response, ApiError> {
     match target {
         RequestTarget::Unknown => Err(ApiError::resource_not_found()),
         RequestTarget::Admin { endpoint } => {
-            admin_endpoints::handle(hub, &user.info, &endpoint, &path, &request).await
+            let path = request.parts.uri.path();
+            admin_endpoints::handle(hub, &user.info, &endpoint, path, request).await
         }
         RequestTarget::Resource(path) if access_reviews::is_review(&path) => {
-            access_reviews::handle(hub, &user.info, &path, &request)
+            access_reviews::handle(hub, &user.info, &path, request)
         }
-        RequestTarget::Resource(path) => ResourceRequest::handle(hub, user, path, &request).await,
+        RequestTarget::Resource(path) => {
+            ResourceRequest::handle(hub, user, share, path, request).await
+        }
         target if request.parts.method == Method::GET || request.parts.method == Method::HEAD => {
-            discovery_endpoints::handle(hub, &target, &request)
+            discovery_endpoints::handle(hub, &target, request)
         }
         _ => Err(ApiError::method_not_allowed()),
     }
+}
+
+/// Nobody may act as another user. A client that wants less than its own rights must not get all of them.
+fn refuse_impersonation(user: &UserInfo, parts: &Parts) -> Result<(), ApiError> {
+    let is_impersonation =
+        |name: &&http::HeaderName| name.as_str().starts_with(IMPERSONATION_PREFIX);
+    let Some(header) = parts.headers.keys().find(is_impersonation) else { return Ok(()) };
+    let value = parts.headers.get(header).and_then(|value| value.to_str().ok());
+    let name = shorten(value.unwrap_or_default());
+    Err(ApiError::forbidden(&user.user, "impersonate", "", "users", &name, None))
 }
 
 /// Paths that need no authorization.

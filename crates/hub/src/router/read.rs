@@ -7,6 +7,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::ResourceRequest;
+use super::offload::run_offloaded;
 use super::response::ListMeta;
 use super::selection::Selection;
 use crate::object;
@@ -198,12 +199,18 @@ pub(super) fn list_page(
         let page = fetch(at, after.as_deref())?;
         let meta = ListMeta { revision: page.revision, ..ListMeta::default() };
         let count = page.entries.len();
-        for (index, entry) in page.entries.into_iter().enumerate() {
+        // Looking into each entry takes a while, and others share the thread.
+        let size = page.entries.iter().map(|entry| entry.value.len()).sum();
+        let size = if selection.is_everything() { 0 } else { size };
+        let selected: Vec<bool> = run_offloaded(size, || {
+            page.entries.iter().map(|entry| selection.matches(entry)).collect()
+        });
+        for (index, (entry, selected)) in page.entries.into_iter().zip(selected).enumerate() {
             if limit.is_some_and(|limit| found.len() >= limit) {
                 return Ok((found, with_continue_token(meta, after.as_deref(), None)));
             }
             after = Some(entry.key.to_string());
-            if selection.matches(&entry) {
+            if selected {
                 found.push(entry);
             }
             let full = limit.is_some_and(|limit| found.len() >= limit);

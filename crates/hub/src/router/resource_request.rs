@@ -23,6 +23,7 @@ use crate::kind_registry::ResourceKind;
 use crate::object;
 use crate::patch::PatchKind;
 use crate::request::{self, QueryError, QueryOptions, RequestTarget, ResourcePath};
+use crate::request_shares::RequestShare;
 use crate::status::ApiError;
 use crate::strategy;
 use crate::table::IncludeObject;
@@ -102,6 +103,8 @@ pub(super) struct ResourceRequest<'a> {
     pub(super) kind: &'a Arc<ResourceKind>,
     pub(super) user: UserInfo,
     pub(super) credential: Credential,
+    /// What the user may use at the same time; `None` if it is not limited.
+    pub(super) share: Option<Arc<RequestShare>>,
     pub(super) verb: RequestVerb,
     pub(super) path: ResourcePath,
     pub(super) options: QueryOptions,
@@ -125,6 +128,7 @@ impl<'a> ResourceRequest<'a> {
     pub(super) async fn handle(
         hub: &'a Hub,
         user: AuthenticatedUser,
+        share: Option<Arc<RequestShare>>,
         path: ResourcePath,
         request: &BufferedRequest,
     ) -> Result<Response, ApiError> {
@@ -148,6 +152,7 @@ impl<'a> ResourceRequest<'a> {
             kind,
             user: user.info,
             credential: user.credential,
+            share,
             verb,
             path,
             options,
@@ -158,7 +163,7 @@ impl<'a> ResourceRequest<'a> {
         };
         // Before it is authorized and audited: refused writes must neither cost much nor fill the audit log.
         if verb.is_write() {
-            hub.inner.quotas.check_rate(&call.user)?;
+            hub.inner.quotas.check_rate(&call.user, request.body.len())?;
         }
         let result = call.run(request).await;
         if verb.is_write() {

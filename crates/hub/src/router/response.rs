@@ -17,6 +17,7 @@ use super::visibility::Redaction;
 use crate::event_conversion;
 use crate::kind_registry::ResourceKind;
 use crate::object;
+use crate::request_shares::StreamedMemory;
 use crate::status::ApiError;
 use crate::store::StoreEntry;
 use crate::table::{IncludeObject, table};
@@ -187,12 +188,15 @@ impl ObjectRenderer<'_> {
         );
         let text = ListChunks { head: Some(head), entries: entries.into_iter(), first: true };
         let size: usize = text.entries.as_slice().iter().map(|entry| entry.value.len()).sum();
-        let body = if size < CHUNK_BYTES {
-            Body::from(text.flatten().collect::<Bytes>())
-        } else {
-            Body::from_stream(futures::stream::iter(text.map(Ok::<_, Infallible>)))
-        };
-        build_response(StatusCode::OK, "application/json", body)
+        if size < CHUNK_BYTES {
+            let body = Body::from(text.flatten().collect::<Bytes>());
+            return build_response(StatusCode::OK, "application/json", body);
+        }
+        let memory = StreamedMemory(size_of_val(text.entries.as_slice()) + CHUNK_BYTES);
+        let body = Body::from_stream(futures::stream::iter(text.map(Ok::<_, Infallible>)));
+        let mut response = build_response(StatusCode::OK, "application/json", body);
+        response.extensions_mut().insert(memory);
+        response
     }
 
     /// Responds with a value in the negotiated encoding.

@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::StatusCode;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +23,7 @@ use super::response;
 use super::watch_encoder::WatchEncoder;
 use crate::metrics::OpenWatch;
 use crate::request::{QueryOptions, VersionMatch};
+use crate::request_shares::{WatchMemory, WatchResponse};
 use crate::schema::FieldError;
 use crate::status::ApiError;
 use crate::store::{self, StoreEntry, StoreEvent};
@@ -72,6 +74,7 @@ fn watch_start(options: &QueryOptions) -> Result<WatchStart, ApiError> {
 
 /// `GET ...?watch=true`
 pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
+    let open = call.share.as_ref().map(|share| share.open_watch()).transpose()?;
     let selection = call.selection()?;
     let start = watch_start(&call.options)?;
     let store = &call.hub.inner.store;
@@ -85,13 +88,16 @@ pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
         needs_table_headers: true,
     };
     let mut waiting = VecDeque::new();
-    let (mut initial, mut end_of_initial) = (Vec::new(), None);
+    let (mut initial, mut end_of_initial, mut list_memory) = (Vec::new(), None, None);
     let after = match start {
         WatchStart::Now => store.revision(),
         WatchStart::After(revision) => revision,
         WatchStart::InitialEvents { marked } => {
             let page = store.list(&writer.selection.prefix, None, None);
             initial = page.entries;
+            let bytes = size_of_val(initial.as_slice());
+            let share = call.share.as_ref();
+            list_memory = share.map(|share| share.hold_memory(bytes)).transpose()?;
             end_of_initial = marked.then_some(page.revision);
             page.revision
         }
@@ -114,6 +120,9 @@ pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
         encoder: writer,
         initial: initial.into_iter(),
         end_of_initial,
+        list_memory,
+        memory: WatchMemory::new(call.share.clone()),
+        deferred: None,
         pending: waiting,
         bookmarks: call.options.bookmarks,
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
@@ -123,12 +132,16 @@ pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
         revocations: call.hub.inner.revocations.subscribe(),
         store: store.clone(),
         _open: call.hub.inner.metrics.watch_opened(),
+        _share: open,
     };
     let body = futures::stream::unfold(stream, |mut stream| async move {
         let piece = stream.next().await?;
         Some((Ok::<Bytes, Infallible>(piece), stream))
     });
-    Ok(response::build_response(StatusCode::OK, "application/json", Body::from_stream(body)))
+    let body = Body::from_stream(body);
+    let mut response = response::build_response(StatusCode::OK, "application/json", body);
+    response.extensions_mut().insert(WatchResponse);
+    Ok(response)
 }
 
 /// The lifetime of a watch. `fraction` of 256 spreads the ends of watches that start together.
@@ -159,6 +172,12 @@ struct WatchStream {
     initial: std::vec::IntoIter<StoreEntry>,
     /// The revision of the bookmark that ends the initial state.
     end_of_initial: Option<u64>,
+    /// What the list of initial entries takes of the share of the user.
+    list_memory: Option<OwnedSemaphorePermit>,
+    /// What encoded events take of it.
+    memory: WatchMemory,
+    /// An event that waits for memory.
+    deferred: Option<Arc<StoreEvent>>,
     pending: VecDeque<Bytes>,
     bookmarks: bool,
     next_bookmark: Instant,
@@ -170,6 +189,8 @@ struct WatchStream {
     store: store::Store,
     /// Counts the watch as open until the stream is dropped.
     _open: OpenWatch,
+    /// Its place among the watches of the user.
+    _share: Option<OwnedSemaphorePermit>,
 }
 
 /// Why the stream woke up.
@@ -177,6 +198,7 @@ enum WatchWakeup {
     Event(Result<Arc<StoreEvent>, store::RevisionError>),
     Bookmark,
     Timeout,
+    Memory,
     Revocation,
     Stop,
 }
@@ -185,11 +207,17 @@ impl WatchStream {
     /// The next chunk; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            if self.pending.is_empty() {
+                self.memory.release();
+            }
+            if let Some(event) = self.deferred.take_if(|_| !self.memory.is_missing()) {
+                self.push_event(Ok(event));
+            }
             self.push_initial();
             if let Some(piece) = self.take_pending() {
                 return Some(piece);
             }
-            if !self.initial.as_slice().is_empty() {
+            if !self.initial.as_slice().is_empty() && !self.memory.is_missing() {
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -198,7 +226,8 @@ impl WatchStream {
                 biased;
                 () = self.stop.cancelled() => WatchWakeup::Stop,
                 Ok(()) = self.revocations.changed() => WatchWakeup::Revocation,
-                event = source.next() => WatchWakeup::Event(event),
+                event = source.next(), if !self.memory.is_missing() => WatchWakeup::Event(event),
+                () = self.memory.wait(), if self.memory.is_missing() => WatchWakeup::Memory,
                 () = &mut self.end => WatchWakeup::Timeout,
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => WatchWakeup::Bookmark,
             };
@@ -214,6 +243,7 @@ impl WatchStream {
                     self.push_event(event);
                     self.push_ready_events();
                 }
+                WatchWakeup::Memory => {}
                 WatchWakeup::Bookmark => self.push_bookmark(),
                 WatchWakeup::Timeout => {
                     if self.bookmarks {
@@ -229,11 +259,16 @@ impl WatchStream {
     fn push_initial(&mut self) {
         let mut size: usize = self.pending.iter().map(Bytes::len).sum();
         while size < CHUNK_BYTES {
-            let Some(entry) = self.initial.next() else { break };
-            if !self.encoder.selection.matches(&entry) {
+            let Some(entry) = self.initial.as_slice().first() else { break };
+            if !self.encoder.selection.matches(entry) {
                 size += entry.value.len(); // decoding it took time too
+                self.initial.next();
                 continue;
             }
+            if !self.memory.reserve(entry.value.len()) {
+                return;
+            }
+            let Some(entry) = self.initial.next() else { break };
             match self.encoder.encode_entry("ADDED", &entry) {
                 Ok(line) => {
                     size += line.len();
@@ -241,6 +276,9 @@ impl WatchStream {
                 }
                 Err(error) => return self.fail(&error),
             }
+        }
+        if self.initial.as_slice().is_empty() {
+            self.list_memory = None;
         }
         if self.initial.as_slice().is_empty()
             && let Some(revision) = self.end_of_initial.take()
@@ -253,7 +291,7 @@ impl WatchStream {
     fn fail(&mut self, error: &ApiError) {
         self.pending.push_back(self.encoder.encode_error(error));
         (self.initial, self.end_of_initial) = (Vec::new().into_iter(), None);
-        self.source = None;
+        (self.source, self.deferred) = (None, None);
     }
 
     fn push_bookmark(&mut self) {
@@ -264,6 +302,10 @@ impl WatchStream {
 
     fn push_event(&mut self, event: Result<Arc<StoreEvent>, store::RevisionError>) {
         let line = match event {
+            Ok(event) if !self.memory.reserve(event.entry.value.len()) => {
+                self.deferred = Some(event);
+                return;
+            }
             Ok(event) => self.encoder.encode_event(&event),
             Err(store::RevisionError::Closed) => {
                 self.source = None;
@@ -280,7 +322,7 @@ impl WatchStream {
     /// Merges events that are already there into the same chunk.
     fn push_ready_events(&mut self) {
         let mut size: usize = self.pending.iter().map(Bytes::len).sum();
-        while size < CHUNK_BYTES {
+        while size < CHUNK_BYTES && !self.memory.is_missing() {
             let Some(source) = self.source.as_mut() else { return };
             let event = match source.try_next() {
                 Ok(None) => return,

@@ -5,12 +5,14 @@
 //! | [`tls`] | the server certificate, and the user of a client certificate |
 //! | [`limits`] | time, memory and number of connections |
 //! | [`open_connections`] | the share of anonymous clients, of each machine and of each token |
+//! | [`unread_responses`] | connections that request and do not read |
 //!
 //! Called by `machinist up`; authorization is the router's task.
 
 mod limits;
 mod open_connections;
 mod tls;
+mod unread_responses;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,6 +35,7 @@ pub use tls::{HubServingCertificate, ServerError};
 use crate::router::{Authenticated, PeerAddress, PeerCertificate};
 use open_connections::{OpenConnection, OpenConnections};
 use tls::ClientVerifier;
+use unread_responses::UnreadResponses;
 
 /// How long open requests may run after a stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -123,6 +126,7 @@ impl HubServer {
             (Arc::new(registration), Arc::new(AtomicBool::new(false)));
         let (authenticating, request_seen) =
             (Arc::clone(&registration), Arc::clone(&has_requested));
+        let unread = UnreadResponses::default();
         let service = router
             .map_request(move |mut request: http::Request<hyper::body::Incoming>| {
                 request_seen.store(true, Ordering::Relaxed);
@@ -136,7 +140,7 @@ impl HubServer {
                 if let Some(Authenticated(user)) = response.extensions().get() {
                     authenticating.authenticated_as(user);
                 }
-                response
+                unread.count(response, || authenticating.evict())
             });
         let builder = self.limits.connection_builder(http2);
         let connection =

@@ -147,6 +147,11 @@ impl OpenConnection {
         self.connections.insert(&group, self.id, self.eviction.clone());
     }
 
+    /// Ends the connection.
+    pub(super) fn evict(&self) {
+        self.eviction.cancel();
+    }
+
     /// Waits for the eviction.
     pub(super) async fn evicted(&self) {
         self.eviction.cancelled().await;

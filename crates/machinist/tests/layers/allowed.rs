@@ -62,6 +62,7 @@ pub(crate) const CORE: Table = &[
 pub(crate) const HUB: Table = &[
     // Formats and helpers that know no Kubernetes object.
     ("audit", ""),
+    ("held_body", ""),
     ("hex", ""),
     ("json_path", ""),
     ("kind_registry", ""),
@@ -90,9 +91,10 @@ pub(crate) const HUB: Table = &[
     ("selector", "kind_registry name_validation schema status"),
     ("strategy", "auth kind_registry object object_limits status"),
     ("data_check", "object store"),
+    ("request_shares", "auth held_body status"),
     ("quotas", "auth kind_registry object status store"),
     // The hub: store, kinds and state that its parts share.
-    ("hub", "admission audit auth body kind_registry metrics object quotas store unreadable_entries"),
+    ("hub", "admission audit auth body kind_registry metrics object quotas request_shares store unreadable_entries"),
     // Background loops and the request handlers.
     ("backup_stream", "audit auth hub"),
     ("sweep", "hub store"),
@@ -101,10 +103,10 @@ pub(crate) const HUB: Table = &[
     ("node_liveness", "hub machines object store"),
     ("signer", "auth hub machines object store"),
     ("garbage_collector", "deletion hub kind_registry object request store"),
-    ("router", "admission audit auth body deletion discovery event_conversion hex hub kind_registry machines metrics name_validation object object_limits openapi patch random request schema selector status store strategy table unreadable_entries"),
+    ("router", "admission audit auth body deletion discovery event_conversion hex hub kind_registry machines metrics name_validation object object_limits openapi patch random request request_shares schema selector status store strategy table unreadable_entries"),
     // What starts a hub, and the port it is served on.
-    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas signer store unreadable_entries"),
-    ("server", "auth router"),
+    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas request_shares signer store unreadable_entries"),
+    ("server", "auth held_body router"),
 ];
 
 #[rustfmt::skip] // one module a line
