@@ -2,6 +2,7 @@
 mod access;
 mod faults;
 mod fixture;
+mod floods;
 mod responses;
 mod running;
 mod sealed;
