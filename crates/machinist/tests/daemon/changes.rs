@@ -30,7 +30,9 @@ fn many_changes_cost_no_memory_no_files_and_few_log_lines() {
     let log = fixture.directory.path().join("log");
     let mut daemon =
         DaemonProcess::start_with_log(&root, "w1", Stdio::from(File::create(&log).unwrap()));
-    let lines = || fs::read_to_string(&log).unwrap().lines().count();
+    // So many changes a second reach the limit of writes: that the daemon has to wait is not about a change.
+    let is_about_changes = |line: &&str| !line.contains(" writes more than ");
+    let lines = || fs::read_to_string(&log).unwrap().lines().filter(is_about_changes).count();
     let change = |round: usize| {
         let text = format!("change-{round}-");
         fixture.apply_files(&[("/etc/one", &text), ("/etc/two", "the-same")]);

@@ -113,7 +113,8 @@ pub(super) fn is_unreachable(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let api = cause.downcast_ref::<kube::Error>();
         let refused = |error: &kube::Error| match error {
-            kube::Error::Api(status) => status.code == 401 || status.code >= 500,
+            // 429: the machine has to write less, which a state `Degraded` would not help.
+            kube::Error::Api(status) => matches!(status.code, 401 | 429) || status.code >= 500,
             _ => true,
         };
         cause.is::<RequestTimeout>() || api.is_some_and(refused)

@@ -43,6 +43,10 @@ const AGGREGATED_EVENTS: [&str; 8] = [
 const AGGREGATION_WINDOW: SignedDuration = SignedDuration::from_mins(10);
 /// The longest message of an event that Kubernetes accepts.
 const MAX_MESSAGE_CHARS: usize = 1024;
+/// The timeout of a report, with the time for which the API server asks its writer to wait.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest such time that is waited at once.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How often a report is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 4;
 
@@ -100,25 +104,22 @@ impl Reporter {
     }
 }
 
+/// For how long the API server asks a client to wait.
+fn retry_after(status: &kube::core::Status) -> Duration {
+    let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+    Duration::from_secs(u64::from(seconds.max(1))).min(MAX_RETRY_AFTER)
+}
+
 async fn run_writer(client: Client, mut receiver: mpsc::UnboundedReceiver<ReportMessage>) {
     const TASK: &str = "write a report";
     let (mut writer, failures) =
         (ReportWriter { client, cached: None, aggregated: HashMap::new() }, FailureLog::default());
     while let Some(message) = receiver.recv().await {
-        let result = match message {
-            ReportMessage::Flush(done) => {
-                let _ = done.send(());
-                continue;
-            }
-            ReportMessage::Status(node, report) => {
-                timeout(REQUEST_TIMEOUT, writer.write_status(&node, &report)).await
-            }
-            ReportMessage::Spec(node) => timeout(REQUEST_TIMEOUT, writer.write_spec(&node)).await,
-            ReportMessage::Event { node, warning, reason, message } => {
-                timeout(REQUEST_TIMEOUT, writer.write_event(&node, warning, reason, &message)).await
-            }
-        };
-        match result {
+        if let ReportMessage::Flush(done) = message {
+            let _ = done.send(());
+            continue;
+        }
+        match timeout(REPORT_TIMEOUT, writer.write_when_allowed(&message)).await {
             Ok(Ok(())) => failures.succeeded(TASK, ""),
             Ok(Err(error)) => drop(failures.failed(TASK, "", &format!("{error:#}"))),
             Err(_) => drop(failures.failed(TASK, "", "the API server does not respond")),
@@ -142,6 +143,31 @@ struct AggregatedEvent {
 }
 
 impl ReportWriter {
+    /// Writes a report. A machine that writes too much is asked to wait; a report that were dropped instead would leave
+    /// an old state in the MachineConfigNode.
+    async fn write_when_allowed(&mut self, message: &ReportMessage) -> kube::Result<()> {
+        loop {
+            let written = timeout(REQUEST_TIMEOUT, self.write(message)).await;
+            match written.unwrap_or_else(|_| Err(kube::Error::Service("no response".into()))) {
+                Err(kube::Error::Api(status)) if status.code == 429 => {
+                    tokio::time::sleep(retry_after(&status)).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn write(&mut self, message: &ReportMessage) -> kube::Result<()> {
+        match message {
+            ReportMessage::Status(node, report) => self.write_status(node, report).await,
+            ReportMessage::Spec(node) => self.write_spec(node).await,
+            ReportMessage::Event { node, warning, reason, message } => {
+                self.write_event(node, *warning, reason, message).await
+            }
+            ReportMessage::Flush(_) => Ok(()),
+        }
+    }
+
     fn api(&self) -> Api<MachineConfigNode> {
         Api::all(self.client.clone())
     }
