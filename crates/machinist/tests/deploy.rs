@@ -70,6 +70,69 @@ fn the_flat_manifest_is_up_to_date() {
     check(&deploy().join("install.yaml"), &format!("{head}{}", joined(&listed(&deploy()))));
 }
 
+fn indented(text: &str, spaces: usize) -> String {
+    let indent = " ".repeat(spaces);
+    let line = |line: &str| if line.is_empty() { "\n".into() } else { format!("{indent}{line}\n") };
+    text.lines().map(line).collect()
+}
+
+/// What `deploy/monitoring` and the chart contain for the Prometheus Operator and Grafana, by file.
+fn monitoring() -> [(&'static str, String); 3] {
+    let source = |name: &str| read(&deploy().join("../monitoring").join(name));
+    let head = "# Made from monitoring/ by `make manifests`; not to be edited.\n";
+    let metadata = |name: &str, more: &str| {
+        format!(
+            "metadata:\n  name: {name}\n  namespace: openshift-machine-config-operator\n  labels: {{app.kubernetes.io/part-of: machinist{more}}}\n"
+        )
+    };
+    let rule = format!(
+        "{head}apiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\n{}spec:\n{}",
+        metadata("machinist", ""),
+        indented(&source("alerts.yaml"), 2)
+    );
+    let dashboard = format!(
+        "{head}# The sidecar of Grafana loads dashboards with this label.\napiVersion: v1\nkind: ConfigMap\n{}data:\n  machinist.json: |\n{}",
+        metadata("machinist-dashboard", ", grafana_dashboard: \"1\""),
+        indented(&source("dashboard.json"), 4)
+    );
+    [
+        ("service-monitor.yaml", format!("{head}{}", source("service-monitor.yaml"))),
+        ("prometheus-rule.yaml", rule),
+        ("dashboard.yaml", dashboard),
+    ]
+}
+
+#[test]
+fn the_monitoring_manifests_are_up_to_date() {
+    let directory = deploy().join("monitoring");
+    let mut all = String::new();
+    for (name, text) in monitoring() {
+        check(&directory.join(name), &text);
+        let object: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(object["metadata"]["namespace"], "openshift-machine-config-operator", "{name}");
+        all.push_str("---\n");
+        all.push_str(&text);
+    }
+    // Alerts and dashboards have templates of their own, which Helm must not see.
+    check(&deploy().join("helm/machinist/files/monitoring.yaml"), &all);
+    let names: Vec<String> = listed(&directory).iter().map(|path| name(path)).collect();
+    assert_eq!(names, monitoring().map(|(name, _)| name));
+}
+
+#[test]
+fn argo_cd_gets_a_health_check_for_every_kind_with_progress() {
+    let patch: Value =
+        serde_saphyr::from_str(&read(&deploy().join("argocd/argocd-cm-patch.yaml"))).unwrap();
+    let checks: Vec<&String> = patch["data"].as_object().unwrap().keys().collect();
+    for kind in ["MachineConfigPool", "KubeletConfig", "ContainerRuntimeConfig"] {
+        let key =
+            format!("resource.customizations.health.machineconfiguration.openshift.io_{kind}");
+        assert!(checks.contains(&&key), "{checks:?}");
+        let script = patch["data"][&key].as_str().unwrap();
+        assert!(script.contains("return"), "{kind}");
+    }
+}
+
 #[test]
 fn the_chart_is_up_to_date() {
     let chart = deploy().join("helm/machinist");

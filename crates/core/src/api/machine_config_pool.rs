@@ -72,7 +72,21 @@ use super::{rules, schema};
         description = "How many machines could not be updated.",
         json_path = ".status.degradedMachineCount"
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Blocked",
+        type_ = "string",
+        description = "What keeps the rollout from going on, in one word.",
+        json_path = r#".status.conditions[?(@.type=="RolloutBlocked")].reason"#,
+        priority = 1
+    ),
+    printcolumn(
+        name = "Why",
+        type_ = "string",
+        description = "The machines, pods and budgets that keep the rollout from going on.",
+        json_path = r#".status.conditions[?(@.type=="RolloutBlocked")].message"#,
+        priority = 1
+    )
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineConfigPoolSpec {

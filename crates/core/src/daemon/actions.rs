@@ -116,6 +116,15 @@ pub fn actions_summary(actions: &[DisruptionAction]) -> String {
     actions.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// Whether actions restart or reload services without a reboot of the machine.
+#[must_use]
+pub fn restarts_services(actions: &[DisruptionAction]) -> bool {
+    let is_quiet = |action: &DisruptionAction| {
+        matches!(systemd_action(action), SystemdAction::Nothing | SystemdAction::LogNoAction)
+    };
+    !needs_reboot(actions) && !actions.iter().all(is_quiet)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +135,22 @@ mod tests {
 
     fn actions(list: &Value) -> Vec<DisruptionAction> {
         serde_json::from_value(list.clone()).unwrap()
+    }
+
+    #[test]
+    fn which_actions_restart_services() {
+        let restart = json!({"type": "Restart", "restart": {"serviceName": "kubelet.service"}});
+        for (list, expected) in [
+            (json!([]), false),
+            (json!([{"type": "None"}]), false),
+            (json!([{"type": "Drain"}]), false),
+            (json!([restart]), true),
+            (json!([{"type": "Drain"}, {"type": "DaemonReload"}]), true),
+            // After a reboot, the daemon of a pod runs only if the kubelet does.
+            (json!([restart, {"type": "Reboot"}]), false),
+        ] {
+            assert_eq!(restarts_services(&actions(&list)), expected, "{list}");
+        }
     }
 
     #[test]

@@ -180,6 +180,18 @@ pub fn host(abilities: &HostAbilities) -> NodeAnnotationPatch {
     patch_of([(machinist::HOST, Some(&abilities.to_report()))])
 }
 
+/// The machine was started to be observed only.
+#[must_use]
+pub fn observe_only() -> NodeAnnotationPatch {
+    patch_of([(machinist::MODE, Some("observe"))])
+}
+
+/// What the pool's config would change on a machine that is observed.
+#[must_use]
+pub fn observation(text: &str) -> NodeAnnotationPatch {
+    patch_of([(machinist::OBSERVATION, Some(text))])
+}
+
 /// The request to retry a config was accepted.
 #[must_use]
 pub fn clear_retry() -> NodeAnnotationPatch {
@@ -216,6 +228,8 @@ pub fn external_inputs(node: &Node) -> Vec<Option<String>> {
         machinist::HOLD,
         machinist::HEAL,
         machinist::REBOOT_REQUESTED,
+        machinist::MODE,
+        machinist::OBSERVED_CONFIG,
     ];
     keys.into_iter().map(|key| NodeView(node).annotation(key).map(str::to_owned)).collect()
 }

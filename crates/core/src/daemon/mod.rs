@@ -10,6 +10,7 @@
 //! | module | decides |
 //! |---|---|
 //! | `next_step` | the next step |
+//! | [`observation`] | what a machine in observe mode reports |
 //! | [`session`] | retries, timeouts, SIGTERM protection, what a step changes in memory |
 //! | [`update`] | whether an update is possible, its actions, and its drain |
 //! | [`os_plan`] | the OS part of an update, and what a reboot made of it |
@@ -30,6 +31,7 @@ mod disruption_policy;
 pub mod identity_claim;
 pub mod kubelet_health;
 mod next_step;
+pub mod observation;
 pub mod os_plan;
 mod pending;
 mod rebuild;

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Node;
 use super::{PendingChange, Session, actions};
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
-use crate::node::NodeView;
+use crate::node::{MachineMode, NodeView};
 
 /// What the daemon observes of its Node and its disk.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,8 @@ pub struct Observed<'a> {
     pub boot_id: &'a str,
     /// Whether the force file asks to rewrite everything.
     pub force: bool,
+    /// Whether the machine is changed if its Node does not say.
+    pub mode: MachineMode,
 }
 
 /// Whom the daemon waits for.
@@ -57,6 +59,8 @@ pub enum AgentStep {
     AwaitReboot,
     /// Nothing, until someone else has acted.
     Wait(AgentWait),
+    /// Report what the config would change, and change nothing.
+    Observe,
     /// Write the current config of a new machine to its Node.
     ReportInitialConfig,
     /// Correct the Node, which claims another current config than the one on disk.
@@ -101,6 +105,11 @@ pub fn next_step(observed: &Observed<'_>, session: &Session) -> AgentStep {
     let text = |key: &str| node.annotation(key).unwrap_or_default();
     if node.current_config().is_empty() {
         return AgentStep::ReportInitialConfig;
+    }
+    // A change that has begun is completed: a machine between two configs helps nobody.
+    let is_observed = MachineMode::for_daemon(node, observed.mode) == MachineMode::Observe;
+    if is_observed && observed.pending.is_none() {
+        return AgentStep::Observe;
     }
     let desired = node.desired_config();
     if desired.is_empty() {

@@ -18,7 +18,7 @@ mod schedule;
 pub use blockers::{DrainBlocker, EvictionRefusal, blockers, eviction_refusal};
 pub use conditions::{DrainProgress, drain_report};
 pub use pods::{DaemonSetRef, DrainPlan, PodRef, SkipReason, daemon_sets, plan_drain};
-pub use request::{DrainError, DrainRequest, pending_request};
+pub use request::{DrainError, DrainRequest, cordoned_again_message, pending_request};
 pub use schedule::{
     ALERT_AFTER, ATTEMPT_TIMEOUT, CORDON_DELAYS, DRAIN_RETRY, DrainRetry, DrainWarning,
     EVICTION_RETRY, FAILING_AFTER, SLOW_DRAIN_RETRY, after_failure,

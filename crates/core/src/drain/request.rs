@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::Node;
 
+use crate::api::names::annotation::machinist::MODE;
 use crate::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
 use crate::node::NodeView;
 
@@ -54,6 +55,16 @@ pub fn pending_request(node: &Node) -> Result<DrainRequest, DrainError> {
             Err(DrainError::UnknownVerb { node: view.name().to_owned(), verb: verb.to_owned() })
         }
     }
+}
+
+/// The answer to a person who uncordoned a machine during its drain.
+#[must_use]
+pub fn cordoned_again_message(node: &Node) -> String {
+    let view = NodeView(node);
+    let (name, config) = (view.name(), view.desired_config());
+    format!(
+        "Node {name} was uncordoned during its drain for {config} and is cordoned again. To stop the update, give its pool another config (machinist rollback POOL) or set the annotation {MODE}=observe on the Node"
+    )
 }
 
 #[cfg(test)]

@@ -6,9 +6,11 @@
 
 mod drifted;
 pub mod machine_config_node;
+mod mode;
 mod target;
 mod view;
 
 pub use drifted::{DriftKind, DriftedPath, format_drifted, parse_drifted};
+pub use mode::{MachineMode, MachineModeError};
 pub use target::{LayeredImage, RolloutTarget};
 pub use view::{NodeView, NotReady};

@@ -193,6 +193,27 @@ impl<'a> NodeView<'a> {
             && drained.strip_prefix("drain-") == Some(self.desired_config())
     }
 
+    /// Whether nobody has assigned it a config although its daemon reports one: it was deleted and
+    /// registered again. Nothing happens to it until it has a target.
+    #[must_use]
+    pub fn lacks_target(self) -> bool {
+        self.desired_config().is_empty() && !self.current_config().is_empty()
+    }
+
+    /// Whether it waits for the drain for its desired config. Until the drain is complete, its daemon
+    /// writes nothing, and the machine can safely get another config.
+    #[must_use]
+    pub fn awaits_drain(self) -> bool {
+        let desired = self.desired_config();
+        let request = self.text(annotation::DESIRED_DRAIN);
+        !desired.is_empty()
+            && self.current_config() != desired
+            && request.strip_prefix("drain-") == Some(desired)
+            && self.annotation(annotation::LAST_APPLIED_DRAIN) != Some(request)
+            // The drain before an approved reboot comes after the change was written.
+            && self.annotation(machinist::REBOOT_PENDING) != Some(desired)
+    }
+
     /// Whether it has applied its config except for a reboot that is not yet approved.
     #[must_use]
     pub fn awaits_reboot(self) -> bool {

@@ -113,6 +113,12 @@ impl ComponentInputs {
                     },
                 }]},
             },
+            "topologySpreadConstraints": [{
+                "maxSkew": 1,
+                "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": selector(OperatorComponent::Controller)},
+            }],
             "tolerations": control_plane_scheduling(),
             "containers": [container],
         });
@@ -130,6 +136,7 @@ impl ComponentInputs {
             "start".to_owned(),
             "--root=/rootfs".to_owned(),
             format!("--drift={}", self.settings.drift),
+            format!("--mode={}", self.settings.mode),
             metrics_listen(port::METRICS_DAEMON),
         ];
         // The port is not declared: the daemon runs even where another pod has it, and then serves no metrics.

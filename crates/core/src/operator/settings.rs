@@ -8,6 +8,7 @@ use super::ACCESS_NAMESPACE;
 use crate::api::names::object;
 use crate::drift::DriftPolicy;
 use crate::go::duration;
+use crate::node::MachineMode;
 use crate::serve::provisioning_token::looks_like_token;
 use crate::user_data::endpoint::host_name;
 
@@ -33,6 +34,8 @@ pub struct OperatorSettings {
     pub controller_replicas: u32,
     /// What daemons do about drift.
     pub drift: DriftPolicy,
+    /// Whether machines are changed or only observed, if neither their Node nor their pool says.
+    pub mode: MachineMode,
     /// The namespace of the Secrets with pointer configs; Machinist's namespace if it is not set.
     pub user_data_namespace: Option<String>,
     /// How many seconds machines have a new CA before it is used.
@@ -87,6 +90,7 @@ impl Default for OperatorSettings {
             profile: TemplateProfile::None,
             controller_replicas: 2,
             drift: DriftPolicy::default(),
+            mode: MachineMode::default(),
             user_data_namespace: None,
             certificate_overlap: 24 * 60 * 60,
             bootstrap_token_lifetime: 48 * 60 * 60,
@@ -206,6 +210,12 @@ impl OperatorSettings {
                     || format!("{value:?} is not a number from 1 to {}", REPLICA_RANGE.end());
                 self.controller_replicas = count.ok_or_else(wrong)?;
             }
+            "mode" => {
+                let modes = [MachineMode::Enforce, MachineMode::Observe];
+                let modes = modes.map(|mode| (mode.to_string(), mode));
+                self.mode =
+                    one_of(value, &modes.each_ref().map(|(name, mode)| (name.as_str(), *mode)))?;
+            }
             "drift" => {
                 self.drift =
                     one_of(value, &[("report", DriftPolicy::Report), ("heal", DriftPolicy::Heal)])?;
@@ -280,6 +290,7 @@ mod tests {
         assert_eq!(read("serverNames", "a, b\nc").unwrap().server_names, ["a", "b", "c"]);
         let url = read("apiServerURL", "https://api.example.com:6443/").unwrap().api_server_url;
         assert_eq!(url.as_deref(), Some("https://api.example.com:6443"));
+        assert_eq!(read("mode", "observe").unwrap().mode, MachineMode::Observe);
         assert_eq!(read("drift", "heal").unwrap().drift, DriftPolicy::Heal);
         let token = read("serverToken", "pointer-token").unwrap();
         assert!(token.server_token.as_deref() == Some("pointer-token") && token.needs_access());

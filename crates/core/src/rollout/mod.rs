@@ -6,6 +6,7 @@
 //!                                               └ pool_status, stream_status ─→ status of the pool
 //! pool + MachineOSConfig + MachineOSBuild ─ image_layering ─→ target: config, or image with config
 //! pool annotations ─ policy ─→ canaries, windows, failure limit ─ policy::decide ─→ decision
+//! waiting machines, drains ─ blocks ─→ what blocks the rollout, by name
 //! finished machines ─ estimate ─→ end of the rollout
 //! everything that refers to rendered configs ─ rendered_configs ─→ which may be deleted
 //! ```
@@ -13,6 +14,7 @@
 //! The controller writes the decisions; `machinist rollout` and `plan` show them. Draining is decided
 //! in `drain`.
 
+mod blocks;
 mod candidates;
 mod estimate;
 pub mod first_boot;
@@ -29,6 +31,7 @@ mod rendered_configs;
 mod stream_status;
 mod waiting;
 
+pub use blocks::{RolloutBlock, RolloutBlocks, rollout_blocks};
 pub use estimate::estimate;
 pub use image_layering::PoolLayering;
 pub use max_unavailable::{MaxUnavailableError, max_unavailable};
@@ -41,7 +44,8 @@ pub use policy::{
     RolloutPolicyError, decide_layered_rollout, decide_rollout,
 };
 pub use pool_conditions::{
-    PoolNotes, PoolStatusInputs, RenderStatus, halted_message, is_updated, reported_pool_status,
+    PoolNotes, PoolStatusInputs, RenderStatus, halted_message, is_updated, pool_mode,
+    reported_pool_status,
 };
 pub use pool_status::{pool_status, pool_status_for};
 pub(crate) use rendered_configs::pool_of;

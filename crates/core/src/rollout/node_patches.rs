@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::{Value, json};
 
 use crate::api::ControllerConfig;
+use crate::api::names::annotation::machinist;
 use crate::api::names::{annotation, label};
 
 use crate::node::{NodeView, RolloutTarget};
@@ -45,7 +46,8 @@ pub fn control_plane_topology(config: &ControllerConfig) -> Option<String> {
     config.spec.infra.as_ref()?.status.as_ref()?.control_plane_topology.clone()
 }
 
-/// The patch that gives a machine its config and removes the taint.
+/// The patch that gives a machine its config and removes the taint. It withdraws a drain that the
+/// machine still waits for, and requests an uncordon if it has the config already.
 #[must_use]
 pub fn target_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Value {
     let goal = goal.into();
@@ -58,11 +60,44 @@ pub fn target_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Valu
         }
         None => {}
     }
+    if NodeView(node).awaits_drain() {
+        // The drain is for a config that it no longer gets. Without the last request, a repeated request
+        // to uncordon is a new one.
+        annotations[annotation::LAST_APPLIED_DRAIN] = Value::Null;
+        annotations[annotation::DESIRED_DRAIN] = match NodeView(node).current_config() {
+            current if current == config => json!(format!("uncordon-{config}")),
+            _ => Value::Null,
+        };
+    }
     let mut patch = json!({"metadata": {"annotations": annotations}});
     if let Some(taints) = taints(node, false) {
         patch["spec"]["taints"] = taints;
     }
     patch
+}
+
+/// The patch that withdraws the drain of a machine that is to stay on its config, and uncordons it.
+#[must_use]
+pub fn withdraw_patch(node: &Node) -> Value {
+    target_patch(node, NodeView(node).current_config())
+}
+
+/// The patch that makes a machine compare itself with a config and to change nothing, or, without a
+/// config, that it is no longer observed. `None` if nothing has to change.
+#[must_use]
+pub fn observe_patch(node: &Node, config: Option<&str>) -> Option<Value> {
+    let view = NodeView(node);
+    let mut patch = json!({});
+    if view.annotation(machinist::OBSERVED_CONFIG) != config {
+        patch["metadata"]["annotations"][machinist::OBSERVED_CONFIG] = json!(config);
+    }
+    if config.is_none() && view.annotation(machinist::OBSERVATION).is_some() {
+        patch["metadata"]["annotations"][machinist::OBSERVATION] = Value::Null;
+    }
+    if let Some(taints) = config.and_then(|_| taints(node, false)) {
+        patch["spec"]["taints"] = taints;
+    }
+    patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
 }
 
 /// The desired taints, if they differ from the present ones.
@@ -125,6 +160,22 @@ mod tests {
     }
 
     #[test]
+    fn an_observed_machine_gets_the_config_to_compare_and_loses_the_taint() {
+        let old = machine("old", &[UPDATE_IN_PROGRESS_TAINT]);
+        let patch = observe_patch(&old, Some("new")).unwrap_or_default();
+        let annotations = &patch["metadata"]["annotations"];
+        assert_eq!(annotations, &json!({machinist::OBSERVED_CONFIG: "new"}));
+        assert!(patch["spec"].as_object().is_some_and(|spec| spec["taints"].is_null()));
+        assert_eq!(observe_patch(&machine("old", &[]), None), None);
+        let observed = json!({machinist::OBSERVED_CONFIG: "new", machinist::OBSERVATION: "x"});
+        let observed = node(&json!({"metadata": {"name": "a", "annotations": observed}}));
+        assert_eq!(observe_patch(&observed, Some("new")), None);
+        let end = observe_patch(&observed, None).unwrap_or_default();
+        let gone = json!({machinist::OBSERVED_CONFIG: null, machinist::OBSERVATION: null});
+        assert_eq!(end["metadata"]["annotations"], gone);
+    }
+
+    #[test]
     fn control_plane_machines_get_their_label() {
         let master = node(&json!({"metadata": {
             "labels": {label::NODE_ROLE_MASTER: ""},
@@ -139,5 +190,29 @@ mod tests {
         let patch = target_patch(&machine("old", &[UPDATE_IN_PROGRESS_TAINT]), "new");
         assert_eq!(patch["metadata"]["annotations"][annotation::DESIRED_CONFIG], "new");
         assert!(patch["spec"].as_object().is_some_and(|spec| spec["taints"].is_null()));
+    }
+
+    #[test]
+    fn a_machine_that_waits_for_a_drain_is_uncordoned_if_its_config_returns() {
+        let waiting = |applied: &str, restart: &str| {
+            node(&json!({"metadata": {"name": "a", "annotations": {
+                annotation::CURRENT_CONFIG: "old", annotation::DESIRED_CONFIG: "new",
+                annotation::DESIRED_DRAIN: "drain-new", annotation::LAST_APPLIED_DRAIN: applied,
+                annotation::machinist::REBOOT_PENDING: restart,
+            }}}))
+        };
+        let drain = |node: &Node, goal: &str| {
+            let patch = target_patch(node, goal);
+            let annotations = patch["metadata"]["annotations"].as_object().cloned();
+            annotations.and_then(|all| all.get(annotation::DESIRED_DRAIN).cloned())
+        };
+        let node = waiting("uncordon-old", "");
+        assert_eq!(drain(&node, "old"), Some(json!("uncordon-old")));
+        let patch = target_patch(&node, "old");
+        assert!(patch["metadata"]["annotations"][annotation::LAST_APPLIED_DRAIN].is_null());
+        assert_eq!(drain(&node, "newer"), Some(Value::Null));
+        // It is drained and may be writing, or has written and waits for its reboot.
+        assert_eq!(drain(&waiting("drain-new", ""), "old"), None);
+        assert_eq!(drain(&waiting("uncordon-old", "new"), "old"), None);
     }
 }

@@ -11,8 +11,9 @@ use crate::api::{
     Condition, ControllerConfig, MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus,
     OSImageStream, find_condition, set_condition,
 };
+use crate::node::{MachineMode, NodeView};
 
-use super::{PoolLayering, RolloutHalted, pool_status_for, stream_of};
+use super::{PoolLayering, RolloutBlock, RolloutHalted, pool_status_for, stream_of};
 
 /// The reason of a condition whose cause is a write that the API server refused.
 const WRITE_FAILED: &str = "WriteFailed";
@@ -62,6 +63,8 @@ pub struct PoolStatusInputs<'a> {
     pub render: Option<&'a RenderStatus>,
     /// What keeps the rollout from going on.
     pub rollout_problems: &'a [String],
+    /// The machines, pods and budgets that keep the rollout from going on.
+    pub rollout_blocks: &'a [RolloutBlock],
     /// What is known about generated MachineConfigs.
     pub notes: &'a PoolNotes,
 }
@@ -78,7 +81,7 @@ pub fn reported_pool_status(
     set_render_condition(before.conditions.get_or_insert_default(), inputs.render, now);
     // A pool that has never had a config has nothing to report about its machines.
     if pool.spec.configuration.as_ref().is_none_or(|c| c.name.is_none()) {
-        let mut status = unrendered_status(before, &pool, inputs.rollout_problems, now);
+        let mut status = unrendered_status(before, &pool, inputs, now);
         // Without MachineConfigs there is nothing to render: the reason is what cannot be generated.
         set_generated_conditions(status.conditions.get_or_insert_default(), inputs.notes, now);
         return status;
@@ -94,16 +97,52 @@ pub fn reported_pool_status(
     );
     status.os_image_stream = stream_of(&status, image_of, inputs.streams);
     let conditions = status.conditions.get_or_insert_default();
-    set_blocked_condition(conditions, inputs.rollout_problems, now);
+    set_blocked_condition(conditions, inputs, now);
     set_generated_conditions(conditions, inputs.notes, now);
+    set_observing_condition(conditions, &pool, inputs.members, now);
     status
+}
+
+/// Sets `Observing`: what the config would change on machines that are only observed.
+fn set_observing_condition(
+    conditions: &mut Vec<Condition>,
+    pool: &MachineConfigPool,
+    members: &[&Node],
+    now: &Time,
+) {
+    const SHOWN: usize = 10;
+    let mode = pool_mode(pool);
+    let views = members.iter().map(|node| NodeView(node));
+    let observed =
+        views.filter(|view| MachineMode::of_machine(*view, mode) != MachineMode::Enforce);
+    let mut messages: Vec<String> = observed
+        .map(|view| {
+            let found = view.annotation(machinist::OBSERVATION).unwrap_or("not compared yet");
+            format!("{}: {found}", view.name())
+        })
+        .collect();
+    let more = messages.len().saturating_sub(SHOWN);
+    messages.truncate(SHOWN);
+    if more > 0 {
+        messages.push(format!("and {more} more machines"));
+    }
+    set_sparse_condition(conditions, condition::OBSERVING, "ObserveMode", &messages, now);
+}
+
+/// The mode of a pool, whatever else its policy says. One that cannot be parsed is the one that does no
+/// harm.
+#[must_use]
+pub fn pool_mode(pool: &MachineConfigPool) -> MachineMode {
+    let annotations = pool.metadata.annotations.as_ref();
+    let text = annotations.and_then(|annotations| annotations.get(machinist::MODE));
+    text.map_or(MachineMode::Enforce, |text| text.trim().parse().unwrap_or(MachineMode::Observe))
 }
 
 /// The status of a pool that has no config yet: only why.
 fn unrendered_status(
     mut status: MachineConfigPoolStatus,
     pool: &MachineConfigPool,
-    problems: &[String],
+    inputs: &PoolStatusInputs<'_>,
     now: &Time,
 ) -> MachineConfigPoolStatus {
     status.observed_generation = pool.metadata.generation;
@@ -111,7 +150,7 @@ fn unrendered_status(
     let is_degraded =
         find_condition(conditions, condition::RENDER_DEGRADED).is_some_and(Condition::is_true);
     set_condition(conditions, condition::DEGRADED, is_degraded, "", "", now);
-    set_blocked_condition(conditions, problems, now);
+    set_blocked_condition(conditions, inputs, now);
     status
 }
 
@@ -131,9 +170,25 @@ fn set_render_condition(
     set_condition(conditions, condition::RENDER_DEGRADED, is_degraded, reason, message, now);
 }
 
-/// Sets `RolloutBlocked`: what MCO would only log.
-fn set_blocked_condition(conditions: &mut Vec<Condition>, problems: &[String], now: &Time) {
-    set_sparse_condition(conditions, condition::ROLLOUT_BLOCKED, "Blocked", problems, now);
+/// Sets `RolloutBlocked`: what MCO would only log. Its reason says what blocks if that is one thing.
+fn set_blocked_condition(
+    conditions: &mut Vec<Condition>,
+    inputs: &PoolStatusInputs<'_>,
+    now: &Time,
+) {
+    const MANY: &str = "Blocked";
+    let blocks = inputs.rollout_blocks;
+    let reason = match blocks.first() {
+        Some(first) if inputs.rollout_problems.is_empty() => {
+            let is_one = blocks.iter().all(|block| block.reason == first.reason);
+            if is_one { first.reason } else { MANY }
+        }
+        _ => MANY,
+    };
+    let problems = inputs.rollout_problems.iter();
+    let messages: Vec<String> =
+        problems.chain(blocks.iter().map(|block| &block.message)).cloned().collect();
+    set_sparse_condition(conditions, condition::ROLLOUT_BLOCKED, reason, &messages, now);
 }
 
 /// Sets the conditions about generated MachineConfigs. Invalid sources come before failed writes: a person can correct them.
@@ -223,6 +278,7 @@ mod tests {
             streams: None,
             render,
             rollout_problems: problems,
+            rollout_blocks: &[],
             notes,
         };
         let status = reported_pool_status(&inputs, |_| None, &now());
@@ -285,6 +341,40 @@ mod tests {
                 let pool = pool(config, &before);
                 assert_eq!(shown(&pool, None, problems, &notes, "RolloutBlocked"), expected);
             }
+        }
+    }
+
+    #[test]
+    fn the_reason_says_what_blocks_if_it_is_one_thing() {
+        let pool = pool(Some("rendered-worker-1"), &json!([]));
+        let block = |reason, message: &str| RolloutBlock { reason, message: message.to_owned() };
+        let (cordoned, budget) = (block("NodeCordoned", "a"), block("DisruptionBudget", "b"));
+        let problem = ["p".to_owned()];
+        for (problems, blocks, expected) in [
+            (&[][..], vec![cordoned.clone(), cordoned.clone()], "True NodeCordoned: a; a"),
+            (&[], vec![cordoned.clone(), budget.clone()], "True Blocked: a; b"),
+            (&problem, vec![budget], "True Blocked: p; b"),
+            (&[], vec![], ""),
+        ] {
+            let inputs = PoolStatusInputs {
+                pool: &pool,
+                layering: &PoolLayering::default(),
+                members: &[],
+                machine_config_nodes: &[],
+                controller_config: None,
+                streams: None,
+                render: None,
+                rollout_problems: problems,
+                rollout_blocks: &blocks,
+                notes: &PoolNotes::default(),
+            };
+            let conditions = reported_pool_status(&inputs, |_| None, &now()).conditions;
+            let conditions = conditions.unwrap_or_default();
+            let found = find_condition(&conditions, "RolloutBlocked").map(|found| {
+                let text = |text: &Option<String>| text.clone().unwrap_or_default();
+                format!("{} {}: {}", found.status, text(&found.reason), text(&found.message))
+            });
+            assert_eq!(found.unwrap_or_default(), expected);
         }
     }
 

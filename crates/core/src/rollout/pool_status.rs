@@ -14,7 +14,8 @@ use crate::api::{
 use super::candidates::target_of;
 use super::image_layering::PoolLayering;
 use super::image_status::{image_degradation, image_progress};
-use crate::node::NodeView;
+use super::pool_conditions::pool_mode;
+use crate::node::{MachineMode, NodeView};
 
 /// The status of a pool without a layered image.
 #[must_use]
@@ -143,11 +144,22 @@ fn set_progress(
     if pool.spec.paused == Some(true) {
         let message = format!("Pool is paused; will not update to MachineConfig {target}");
         conditions.set(condition::UPDATING, false, "", &message);
+    } else if is_only_observed(pool, views) {
+        let message = format!("Pool is observed; will not update to MachineConfig {target}");
+        conditions.set(condition::UPDATING, false, "", &message);
     } else {
         let restarts = reboots_pending_message(views, config);
         let message = format!("All nodes are updating to MachineConfig {target}{restarts}");
         conditions.set(condition::UPDATING, true, "", &message);
     }
+}
+
+/// Whether no machine of the pool may be changed.
+fn is_only_observed(pool: &MachineConfigPool, views: &[NodeView<'_>]) -> bool {
+    let mode = pool_mode(pool);
+    let is_observed =
+        |view: &NodeView<'_>| MachineMode::of_machine(*view, mode) == MachineMode::Observe;
+    !views.is_empty() && views.iter().all(is_observed)
 }
 
 /// The machines that wait for the approval of a reboot, as text.

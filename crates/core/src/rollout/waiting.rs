@@ -121,6 +121,11 @@ pub enum WaitReason {
         /// Its progress.
         because: String,
     },
+    /// It is only observed.
+    Observing {
+        /// What the config would change, as its daemon reports it; empty until it does.
+        would: String,
+    },
     /// It is being drained. Only the drain controller sets this reason: it alone knows the blockers.
     Draining {
         /// The pods that block the drain.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
 use machinist_core::drift::DriftPolicy;
+use machinist_core::node::MachineMode;
 use tokio_util::sync::CancellationToken;
 
 use super::CommandOutcome;
@@ -94,6 +95,11 @@ pub(super) struct DaemonStartArgs {
     #[arg(long, value_name = "POLICY", default_value = "report")]
     drift: DriftPolicy,
 
+    /// Whether the machine is changed if its Node does not say: enforce, or observe to only report what
+    /// would change
+    #[arg(long, value_name = "MODE", default_value = "enforce")]
+    mode: MachineMode,
+
     /// Check the health of the kubelet every 30 seconds [default: true, unless --register]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     kubelet_healthz_enabled: Option<bool>,
@@ -172,6 +178,7 @@ impl DaemonStartArgs {
             }),
             registration: self.register.then_some(registration),
             drift_policy: self.drift,
+            mode: self.mode,
             kubelet_healthz: self
                 .kubelet_healthz_enabled
                 .unwrap_or(!self.register)

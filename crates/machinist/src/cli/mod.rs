@@ -68,7 +68,9 @@ mod wait;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use crate::kubernetes::connect;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +178,12 @@ enum CliCommand {
 /// Parses the command line and runs the command.
 #[must_use]
 pub fn run() -> ExitCode {
-    let result = match Cli::parse().command {
+    let mut command = Cli::command();
+    if connect::is_kubectl_plugin() {
+        command = command.bin_name("kubectl machinist");
+    }
+    let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         CliCommand::Up(command) => command.run(),
         CliCommand::Controller(command) => command.run(),
         CliCommand::Operator(command) => command.run(),
@@ -247,7 +254,6 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_grammar_is_consistent() {

@@ -1,5 +1,6 @@
 //! What all loops share: the client, the caches, the leadership, and the reports of failures.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
+use machinist_core::drain::DrainBlocker;
 use machinist_core::rollout::guarded_patch::{PatchPreconditions, guarded_patch};
 use machinist_core::template::TemplateTree;
 use serde::de::DeserializeOwned;
@@ -45,6 +47,8 @@ pub(super) struct Context {
     pub render_statuses: watch::Sender<RenderStatuses>,
     /// What pools should say about what is generated for them.
     pub pool_notes: watch::Sender<AllNotes>,
+    /// The pods that block the drain of a machine now.
+    pub drain_blockers: watch::Sender<BTreeMap<String, Vec<DrainBlocker>>>,
     /// The templates that the MachineConfigs of every machine are made from.
     pub templates: Arc<TemplateTree>,
     /// The namespace of the system's own objects.
@@ -128,6 +132,7 @@ impl Context {
             metrics,
             render_statuses: watch::Sender::new(RenderStatuses::default()),
             pool_notes: watch::Sender::new(AllNotes::default()),
+            drain_blockers: watch::Sender::default(),
             templates: Arc::clone(&options.templates),
             namespace: options.namespace.clone(),
             has_pods,
@@ -181,6 +186,20 @@ impl Context {
             Ok(response) => Ok(response?),
             Err(_) => Err(WriteError::Timeout),
         }
+    }
+
+    /// Records the pods that block the drain of a machine.
+    pub(super) fn set_drain_blockers(&self, node: &str, blockers: &[DrainBlocker]) {
+        self.drain_blockers.send_if_modified(|all| {
+            if all.get(node).map(Vec::as_slice).unwrap_or_default() == blockers {
+                return false;
+            }
+            match blockers {
+                [] => all.remove(node),
+                _ => all.insert(node.to_owned(), blockers.to_vec()),
+            };
+            true
+        });
     }
 
     /// Patches a machine, unless a field that the decision depends on has changed.

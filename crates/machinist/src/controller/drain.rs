@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 use machinist_core::api::names::annotation;
 use machinist_core::drain::{
     CORDON_DELAYS, DrainBlocker, DrainError, DrainProgress, DrainRequest, after_failure,
-    drain_report, pending_request,
+    cordoned_again_message, drain_report, pending_request,
 };
 use machinist_core::rollout::guarded_patch::PatchPreconditions;
 use serde_json::{Value, json};
@@ -125,7 +125,11 @@ async fn process_node(context: &Context, name: &str) {
             return;
         };
         let result = match pending_request(&node) {
-            Ok(DrainRequest::Drain { value }) => drain(context, &node, &value).await,
+            Ok(DrainRequest::Drain { value }) => {
+                let drained = drain(context, &node, &value).await;
+                context.set_drain_blockers(name, &[]);
+                drained
+            }
             Ok(DrainRequest::Uncordon { value }) => uncordon(context, &node, &value).await,
             Ok(DrainRequest::None) | Err(_) => return,
         };
@@ -242,6 +246,12 @@ async fn cordon(context: &Context, node: &Arc<Node>) -> Result<Arc<Node>, WriteE
     let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
     if is_cordoned && node.annotations().contains_key(annotation::machinist::DRAIN_STARTED) {
         return Ok(Arc::clone(node));
+    }
+    if !is_cordoned && node.annotations().contains_key(annotation::machinist::DRAIN_STARTED) {
+        // Without an answer, whoever uncordoned it would only see it cordoned again.
+        let message = cordoned_again_message(node);
+        let events = &context.events;
+        events.report_event(event_component::NODE, node.as_ref(), true, "CordonedAgain", message);
     }
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     match patch_unschedulable(

@@ -135,6 +135,7 @@ fn report_blockers(
     let now = Time(Timestamp::now());
     let before = std::mem::take(known);
     *known = blockers(&before, refused.iter().cloned(), &now);
+    context.set_drain_blockers(&node.name_any(), known);
     for blocker in known.iter() {
         if !before.iter().any(|old| old.pod == blocker.pod && old.budget == blocker.budget) {
             let text = blocker.message_at(&now);

@@ -7,12 +7,13 @@ use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use machinist_core::api::names::annotation::{self, machinist as ours};
+use machinist_core::node::{MachineMode, NodeView};
 use machinist_core::rollout::first_boot::custom_pool_labels;
 use machinist_core::rollout::guarded_patch::PatchPreconditions;
 use machinist_core::rollout::node_patches::{
-    control_plane_topology, housekeeping_patch, target_patch,
+    control_plane_topology, housekeeping_patch, observe_patch, target_patch, withdraw_patch,
 };
-use machinist_core::rollout::{RolloutDecision, RolloutPolicy};
+use machinist_core::rollout::{RolloutDecision, RolloutPolicy, pool_mode};
 use serde_json::{Value, json};
 
 use super::context::WriteError;
@@ -78,6 +79,10 @@ impl PoolReconcile<'_> {
                 patch["metadata"]["annotations"][key] = json!(value);
             }
         }
+        if NodeView(node).awaits_drain() {
+            // The drain may be complete by now, and the machine may be writing.
+            return self.patch_node(node, patch).await;
+        }
         self.send_patch(node, patch).await
     }
 
@@ -106,19 +111,36 @@ impl PoolReconcile<'_> {
         failed
     }
 
+    /// Withdraws the drain of machines that are observed now. Returns how many writes failed.
+    pub(super) async fn withdraw(&self, names: &[String]) -> usize {
+        let write = |node: &_| withdraw_patch(node);
+        let write = |node| self.reported(node, self.patch_node(node, write(node)).boxed()).boxed();
+        let (withdrawn, failed) = self.all(self.members_named(names).map(write).collect()).await;
+        if !withdrawn.is_empty() {
+            let text = format!("Withdrew the drain of {}", withdrawn.join(", "));
+            self.report_event("DrainWithdrawn", &text);
+        }
+        failed
+    }
+
     /// Keeps taints, labels and MachineConfigNodes current. Returns whether there is more to do.
     pub(super) async fn tend(&self, decision: &RolloutDecision, exists: bool) -> bool {
         let pool = self.pool.name_any();
         let paused = self.pool.spec.paused == Some(true);
         let goal = self.layering.target(self.pool);
         let sent: BTreeSet<&String> = decision.next.iter().collect();
+        let mode = pool_mode(self.pool);
         let mut writes = Vec::new();
         for node in self.members {
             let name = node.name_any();
             if self.context.caches.machine_config_nodes.get(&name).is_none() {
                 writes.push((*node, None));
             }
-            if !paused && exists && !sent.contains(&name) {
+            let is_observed = MachineMode::of_machine(NodeView(node), mode) == MachineMode::Observe;
+            let observed = Some(goal.config).filter(|_| is_observed && exists);
+            if let Some(patch) = observe_patch(node, observed) {
+                writes.push((*node, Some(patch)));
+            } else if !paused && exists && !is_observed && !sent.contains(&name) {
                 writes.extend(housekeeping_patch(node, goal).map(|patch| (*node, Some(patch))));
             }
         }

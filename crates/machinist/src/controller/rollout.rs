@@ -15,8 +15,9 @@ use machinist_core::api::{
     MachineConfigNode, MachineConfigPool, MachineOSBuild, MachineOSConfig, selector,
 };
 use machinist_core::rollout::{
-    MembershipError, PoolAssignment, PoolLayering, RolloutDecision, RolloutPolicy, assign_nodes,
-    decide_layered_rollout, halted_message, is_updated, max_unavailable, without_pool_message,
+    MembershipError, PoolAssignment, PoolLayering, RolloutBlocks, RolloutDecision, RolloutPolicy,
+    assign_nodes, decide_layered_rollout, halted_message, is_updated, max_unavailable,
+    rollout_blocks, without_pool_message,
 };
 use serde_json::json;
 use tracing::Instrument as _;
@@ -68,6 +69,7 @@ pub(super) async fn run(context: Context) {
     debounce.watch(caches.os_image_streams.subscribe());
     debounce.watch(context.render_statuses.subscribe());
     debounce.watch(context.pool_notes.subscribe());
+    debounce.watch(context.drain_blockers.subscribe());
     caches.wait_until_ready().await;
     let mut reported = RolloutReported::default();
     let mut again = Some(Duration::ZERO);
@@ -194,13 +196,16 @@ impl PoolReconcile<'_> {
                 problems.extend(halted_message(halted));
             }
         }
+        let blocks = self.blocks(decision.as_ref());
+        let recheck = blocks.recheck.as_ref().map(|at| self.requeue_at(at));
+        again = again.into_iter().chain(recheck).min();
         let result = status::write_status(
             self.context,
             self.pool,
             &self.layering,
             self.members,
             self.machine_config_nodes,
-            &problems,
+            (&problems, &blocks.blocks),
             &self.now,
         )
         .await;
@@ -231,6 +236,18 @@ impl PoolReconcile<'_> {
         Ok(decision.waiting_for_image(self.layering.wait_reason()))
     }
 
+    /// The machines, pods and budgets that block the rollout.
+    fn blocks(&self, decision: Option<&RolloutDecision>) -> RolloutBlocks {
+        let Some(decision) = decision else { return RolloutBlocks::default() };
+        let drains = self.context.drain_blockers.borrow();
+        rollout_blocks(self.members, decision, &drains, &self.now)
+    }
+
+    fn requeue_at(&self, at: &Time) -> Requeue {
+        let until = at.0.duration_since(self.now.0);
+        Requeue(Duration::try_from(until).unwrap_or_default() + Duration::from_millis(10))
+    }
+
     fn target(&self) -> &str {
         let configuration = self.pool.spec.configuration.as_ref();
         configuration.and_then(|configuration| configuration.name.as_deref()).unwrap_or_default()
@@ -238,10 +255,7 @@ impl PoolReconcile<'_> {
 
     /// Performs the decision.
     async fn apply_decision(&self, decision: &RolloutDecision) -> Option<Requeue> {
-        let mut again = decision.wake.as_ref().map(|wake| {
-            let until = wake.0.duration_since(self.now.0);
-            Requeue(Duration::try_from(until).unwrap_or_default() + Duration::from_millis(10))
-        });
+        let mut again = decision.wake.as_ref().map(|wake| self.requeue_at(wake));
         let mut sooner =
             |other: Requeue| again = Some(again.map_or(other, |again| again.min(other)));
         if self.pool.metadata.deletion_timestamp.is_some() {
@@ -271,6 +285,7 @@ impl PoolReconcile<'_> {
         if exists {
             let failed = self.send(&decision.next, target).await;
             let failed = failed + self.allow_restart(&decision.restart, target).await;
+            let failed = failed + self.withdraw(&decision.withdraw).await;
             if failed > 0 {
                 sooner(Requeue(RETRY_DELAY));
             }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use machinist_core::api::{MachineConfigNode, MachineConfigPool};
-use machinist_core::rollout::{PoolLayering, PoolStatusInputs, reported_pool_status};
+use machinist_core::rollout::{PoolLayering, PoolStatusInputs, RolloutBlock, reported_pool_status};
 use serde_json::{Value, json};
 
 use super::context::{Context, WriteError};
@@ -19,7 +19,7 @@ pub(super) async fn write_status(
     layering: &PoolLayering<'_>,
     members: &[&Node],
     machine_config_nodes: &[Arc<MachineConfigNode>],
-    problems: &[String],
+    (problems, blocks): (&[String], &[RolloutBlock]),
     now: &Time,
 ) -> Result<Option<MachineConfigPool>, WriteError> {
     let (caches, name) = (&context.caches, pool.name_any());
@@ -40,6 +40,7 @@ pub(super) async fn write_status(
         streams: streams.as_deref(),
         render: render.as_ref(),
         rollout_problems: problems,
+        rollout_blocks: blocks,
         notes: &notes,
     };
     let image_of = |name: &str| caches.configs.get(name)?.spec.os_image_url.clone();

@@ -24,6 +24,10 @@ const LOCAL_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// What to do if there is no API server.
 pub const REMEDY: &str = "start one with `machinist up`, or give --kubeconfig";
 
+/// The API server derives the field manager of a write from it, up to the slash.
+const USER_AGENT: http::HeaderValue =
+    http::HeaderValue::from_static(concat!("machinist/", env!("CARGO_PKG_VERSION")));
+
 /// How the user names the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConnectionOptions {
@@ -42,6 +46,15 @@ pub struct ConnectionEnv {
     pub xdg_state_home: Option<String>,
     /// `HOME`.
     pub home_dir: Option<String>,
+    /// Whether kubectl runs this process as a plugin.
+    pub is_kubectl_plugin: bool,
+}
+
+/// Whether kubectl runs this process: it finds plugins by their names.
+#[must_use]
+pub fn is_kubectl_plugin() -> bool {
+    let name = std::env::args_os().next().map(PathBuf::from);
+    name.is_some_and(|path| path.file_name() == Some("kubectl-machinist".as_ref()))
 }
 
 impl ConnectionEnv {
@@ -53,6 +66,7 @@ impl ConnectionEnv {
             kubeconfig: std::env::var_os("KUBECONFIG"),
             xdg_state_home: text("XDG_STATE_HOME"),
             home_dir: text("HOME"),
+            is_kubectl_plugin: is_kubectl_plugin(),
         }
     }
 }
@@ -98,12 +112,14 @@ pub fn candidates(wanted: &ConnectionOptions, env: &ConnectionEnv) -> Vec<Kubeco
         }
     }
     let mut sources = Vec::new();
-    if let Ok(directory) =
-        DataDirectory::user_default(env.xdg_state_home.as_deref(), env.home_dir.as_deref())
-    {
+    let data = DataDirectory::user_default(env.xdg_state_home.as_deref(), env.home_dir.as_deref());
+    // A plugin uses the API server that kubectl would use.
+    if let Some(directory) = data.ok().filter(|_| !env.is_kubectl_plugin) {
         sources.push(KubeconfigSource::LocalHub(directory.kubeconfig()));
     }
-    sources.push(KubeconfigSource::LocalHub(PACKAGED_HUB.into()));
+    if !env.is_kubectl_plugin {
+        sources.push(KubeconfigSource::LocalHub(PACKAGED_HUB.into()));
+    }
     if let Some(home) = &env.home_dir {
         sources.push(KubeconfigSource::UserDefault(Path::new(home).join(".kube/config")));
     }
@@ -137,7 +153,10 @@ async fn resolve(wanted: &ConnectionOptions) -> Result<(kube::Config, Kubeconfig
     let mut skipped = Vec::new();
     for source in candidates(wanted, &ConnectionEnv::from_process()) {
         match load_config(&source, wanted.context.as_deref()).await? {
-            Ok(config) => return Ok((config, source)),
+            Ok(mut config) => {
+                config.headers.push((http::header::USER_AGENT, USER_AGENT));
+                return Ok((config, source));
+            }
             Err(why) => skipped.push(format!("{source}: {why}")),
         }
     }
@@ -239,6 +258,7 @@ mod tests {
             kubeconfig: kubeconfig.map(OsString::from),
             xdg_state_home: text(state),
             home_dir: text(home),
+            is_kubectl_plugin: false,
         }
     }
 
@@ -281,6 +301,11 @@ mod tests {
                 ],
             ),
             (&none, env(None, None, None), vec![packaged(), KubeconfigSource::InCluster]),
+            (
+                &none,
+                ConnectionEnv { is_kubectl_plugin: true, ..env(None, Some("/s"), Some("/h")) },
+                vec![user(), KubeconfigSource::InCluster],
+            ),
         ] {
             assert_eq!(candidates(wanted, &env), expected);
         }

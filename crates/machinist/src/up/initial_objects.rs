@@ -56,17 +56,15 @@ pub fn viewer_redactions() -> Vec<ViewerRedaction> {
 #[must_use]
 pub fn machine_rules() -> Vec<PolicyRule> {
     let reports = "get list watch create update patch";
+    let assigned = |annotation| {
+        let owner_kind = "MachineConfigPool";
+        let names = ResourceNames::Related(NodeRelation::Assigned { annotation, owner_kind });
+        PolicyRule::new(NODE_GROUP, READ_VERBS, GROUP, "machineconfigs", names)
+    };
     vec![
-        PolicyRule::new(
-            NODE_GROUP,
-            READ_VERBS,
-            GROUP,
-            "machineconfigs",
-            ResourceNames::Related(NodeRelation::Assigned {
-                annotation: annotation::DESIRED_CONFIG,
-                owner_kind: "MachineConfigPool",
-            }),
-        ),
+        assigned(annotation::DESIRED_CONFIG),
+        // A machine that is only observed compares itself with this one.
+        assigned(annotation::machinist::OBSERVED_CONFIG),
         PolicyRule::new(
             NODE_GROUP,
             READ_VERBS,

@@ -31,6 +31,25 @@ fn assert_exit(output: &Output, code: i32) {
     assert_eq!(found, Some(code), "stdout: {}\nstderr: {}", stdout(output), stderr(output));
 }
 
+#[test]
+fn the_binary_is_a_kubectl_plugin_by_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let plugin = directory.path().join("kubectl-machinist");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_machinist"), &plugin).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&plugin);
+        command.args(arguments).env_clear().env("HOME", directory.path()).output().unwrap()
+    };
+    let help = run(&["rollout", "status", "--help"]);
+    assert_exit(&help, 0);
+    assert!(stdout(&help).contains("Usage: kubectl machinist rollout status"), "{help:?}");
+    // It connects to the cluster of kubectl, and to no hub of this machine.
+    let refused = run(&["get", "mcp"]);
+    assert_exit(&refused, 1);
+    assert!(!stderr(&refused).contains("a hub on this machine"), "{refused:?}");
+    assert!(stderr(&refused).contains(".kube/config"), "{refused:?}");
+}
+
 fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }

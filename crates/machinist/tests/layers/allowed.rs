@@ -55,7 +55,7 @@ pub(crate) const CORE: Table = &[
     ("adopt", "api diff render"),
     ("plan", "api apply diff disruption ignition node os reconcile_check render rollout"),
     ("bootstrap", "api container_runtime generate generated_config go kubelet render"),
-    ("operator", "api drift go rollout serve user_data"),
+    ("operator", "api drift go node rollout serve user_data"),
 ];
 
 #[rustfmt::skip] // one module a line

@@ -86,6 +86,9 @@ pub mod machinist {
     /// The operating system image of a pool, instead of the default one. A tag is resolved to a
     /// digest. Custom pools without this annotation follow the pool `worker`.
     pub const OS_IMAGE: &str = "machinist.dev/os-image";
+    /// On a pool or a machine: `observe` if machines report what their config would change and nothing
+    /// is written to them, or `enforce` (the default). A machine's annotation comes before its pool's.
+    pub const MODE: &str = "machinist.dev/mode";
 
     // On machines (Nodes), written by an administrator.
 
@@ -141,6 +144,10 @@ pub mod machinist {
 
     /// What the host of a machine can do, as JSON. Written by its daemon.
     pub const HOST: &str = "machinist.dev/host";
+    /// The config that a machine in observe mode compares itself with. Written by the controller.
+    pub const OBSERVED_CONFIG: &str = "machinist.dev/observed-config";
+    /// What that config would change, and at what cost. Written by the machine's daemon.
+    pub const OBSERVATION: &str = "machinist.dev/observation";
     /// When the drain of a machine began, so that a restarted controller knows.
     pub const DRAIN_STARTED: &str = "machinist.dev/drain-started";
     /// Which boot of which machine acts under the identity of a Node, and since when: `<boot id>

@@ -18,6 +18,8 @@ pub mod pool {
     pub const PINNED_IMAGE_SETS_DEGRADED: &str = "PinnedImageSetsDegraded";
     /// Something blocks the rollout that MCO would only log. Machinist's own.
     pub const ROLLOUT_BLOCKED: &str = "RolloutBlocked";
+    /// Machines of the pool are only observed; the message says what would change. Machinist's own.
+    pub const OBSERVING: &str = "Observing";
     /// An object that MachineConfigs are generated from cannot be applied. The MachineConfig that
     /// was generated before stays. Machinist's own.
     pub const GENERATE_DEGRADED: &str = "GenerateDegraded";

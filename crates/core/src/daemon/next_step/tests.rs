@@ -20,6 +20,7 @@ fn node(pairs: &[(&str, &str)]) -> Node {
         "restart" => machinist::REBOOT_APPROVED,
         "hold" => machinist::HOLD,
         "request" => machinist::REBOOT_REQUESTED,
+        "mode" => machinist::MODE,
         "topology" => annotation::CONTROL_PLANE_TOPOLOGY,
         other => panic!("{other}"),
     };
@@ -92,6 +93,7 @@ fn a_held_machine_is_left_alone() {
             pending: pending.as_ref(),
             boot_id: "now",
             force: true,
+            mode: MachineMode::Enforce,
         };
         assert_eq!(next_step(&observed, &Session::default()), expected, "{name}");
     }
@@ -136,6 +138,7 @@ fn a_reboot_on_request_waits_for_the_controller() {
             pending,
             boot_id: "now",
             force: false,
+            mode: MachineMode::Enforce,
         };
         assert_eq!(next_step(&observed, &session), expected, "{name}");
     }
@@ -170,6 +173,14 @@ fn the_next_step() {
             Some("a"),
             None,
             AgentStep::Wait(AgentWait::DesiredConfig),
+        ),
+        ("observed", updating_node(&[("mode", "observe")]), Some("a"), None, AgentStep::Observe),
+        (
+            "observed in the middle of a change",
+            updating_node(&[("mode", "observe"), drained[0], drained[1]]),
+            Some("b"),
+            reboot(),
+            AgentStep::RunActions,
         ),
         ("done", node(&DONE), Some("a"), None, AgentStep::Idle),
         ("no config on disk", node(&DONE), None, None, AgentStep::Idle),
@@ -334,6 +345,7 @@ fn the_next_step() {
             pending: pending.as_ref(),
             boot_id: "now",
             force: false,
+            mode: MachineMode::Enforce,
         };
         let session = Session { is_disk_verified: true, ..Session::default() };
         assert_eq!(next_step(&observed, &session), expected, "{what}");
@@ -352,6 +364,7 @@ fn a_new_daemon_verifies_the_disk_and_the_force_file_means_an_update() {
             pending: None,
             boot_id: "now",
             force,
+            mode: MachineMode::Enforce,
         };
         next_step(&observed, &Session { is_disk_verified, ..Session::default() })
     };
@@ -372,6 +385,7 @@ fn the_session_stops_a_reboot_and_actions_from_running_twice() {
         pending: Some(&reload),
         boot_id: "now",
         force: false,
+        mode: MachineMode::Enforce,
     };
     let ran =
         |config: &str| Session { actions_run_for: Some(config.to_owned()), ..Session::default() };
@@ -406,6 +420,7 @@ fn a_layered_image_is_desired_too() {
             pending: None,
             boot_id: "now",
             force: false,
+            mode: MachineMode::Enforce,
         };
         next_step(&observed, &Session { is_disk_verified: true, ..Session::default() })
     };
@@ -448,6 +463,7 @@ proptest! {
         let observed = Observed {
             node: &node, config_on_disk: Some(&disk), image_on_disk: None, pending: Some(&pending), boot_id: "now",
             force: false,
+            mode: MachineMode::Enforce,
         };
         let step = next_step(&observed, &Session { is_disk_verified, ..Session::default() });
         if step == AgentStep::RunActions {

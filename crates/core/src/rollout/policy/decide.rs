@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
-use crate::node::{NodeView, RolloutTarget};
+use crate::node::{MachineMode, NodeView, RolloutTarget};
 use crate::rollout::candidates::{already_targeted, by_zone_then_age, target_of};
 use crate::rollout::waiting::{MachineNames, WaitReason};
 
@@ -41,6 +41,11 @@ pub enum RolloutHalted {
         /// When the others may follow.
         until: Time,
     },
+    /// Only machines that are observed are left.
+    Observing {
+        /// The machines.
+        machines: Vec<String>,
+    },
     /// Only reboots are left, and an administrator has to approve them.
     RestartsPending {
         /// The machines.
@@ -55,6 +60,9 @@ pub struct RolloutDecision {
     pub next: Vec<String>,
     /// The machines whose reboot is approved now, in this order.
     pub restart: Vec<String>,
+    /// The machines that are observed and wait for a drain, which is withdrawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub withdraw: Vec<String>,
     /// The machines that are not updated and get nothing now, and why.
     pub waiting: BTreeMap<String, WaitReason>,
     /// Annotations to write to the pool first (`None`: remove).
@@ -91,9 +99,13 @@ pub fn decide_layered_rollout(
     now: &Time,
 ) -> RolloutDecision {
     let target = goal.config;
-    let views: Vec<NodeView<'_>> = nodes.iter().map(|node| NodeView(node)).collect();
+    let all: Vec<NodeView<'_>> = nodes.iter().map(|node| NodeView(node)).collect();
     let mut decision =
-        RolloutDecision { waiting: already_targeted(&views, goal), ..RolloutDecision::default() };
+        RolloutDecision { waiting: already_targeted(&all, goal), ..RolloutDecision::default() };
+    let is_observed =
+        |view: &NodeView<'_>| MachineMode::of_machine(*view, policy.mode) == MachineMode::Observe;
+    let (observed, views): (Vec<_>, Vec<_>) = all.iter().copied().partition(is_observed);
+    decision.observe(&observed, goal);
     let queues = UpdateQueues::from_nodes(&views, goal);
     let bad = failures::evaluate_failures(pool, policy, &views, target);
     let (canary, canary_memory) = canary::evaluate_canary(pool, policy, &views, goal, now);
@@ -127,14 +139,16 @@ pub fn decide_layered_rollout(
         if stops_somebody || is_bad && !decision.waiting.is_empty() {
             decision.halted = Some(halted);
         }
+        decision.halt_for_observation();
         return decision;
     }
     let hours = WindowState::at(policy, now);
-    let mut budget = UnavailabilityBudget::of(&views, goal, max_unavailable);
+    let mut budget = UnavailabilityBudget::of(&all, goal, max_unavailable);
     decision.approve_reboots(&queues.reboots, policy, &hours, &mut budget);
     decision.choose_targets(&queues.candidates, policy, &hours, &canary, &mut budget);
-    decision.retarget_stranded(&views, goal, &hours);
+    decision.retarget_at_no_cost(&views, goal, &hours);
     decision.halt_for_reboots();
+    decision.halt_for_observation();
     decision.set_recheck(&hours, &canary);
     decision
 }
@@ -186,7 +200,10 @@ struct UnavailabilityBudget {
 
 impl UnavailabilityBudget {
     fn of(views: &[NodeView<'_>], goal: RolloutTarget<'_>, max_unavailable: i64) -> Self {
-        let away = views.iter().filter(|view| view.is_unavailable());
+        // A machine that was registered again counts once it has a target. If it counted before, it
+        // would wait for itself.
+        let is_idle = |view: &NodeView<'_>| view.lacks_target() && view.not_ready().is_none();
+        let away = views.iter().filter(|view| view.is_unavailable() && !is_idle(view));
         // A machine that is both counts twice, as in MCO.
         let failing = views.iter().filter(|view| !view.needs_target(goal) && view.is_failing());
         let away: Vec<String> = away.chain(failing).map(|view| view.name().to_owned()).collect();
@@ -223,6 +240,26 @@ impl RolloutDecision {
         self
     }
 
+    /// Machines that are observed get nothing. A drain that one of them waits for is withdrawn.
+    fn observe(&mut self, views: &[NodeView<'_>], goal: RolloutTarget<'_>) {
+        for view in views.iter().filter(|view| view.needs_target(goal) || view.awaits_drain()) {
+            if view.awaits_drain() && !view.has_desired_image() {
+                self.withdraw.push(view.name().to_owned());
+            }
+            let would = view.annotation(machinist::OBSERVATION).unwrap_or_default().to_owned();
+            self.waiting.insert(view.name().to_owned(), WaitReason::Observing { would });
+        }
+    }
+
+    fn halt_for_observation(&mut self) {
+        let is_observed = |reason: &WaitReason| matches!(reason, WaitReason::Observing { .. });
+        let idle = self.next.is_empty() && self.restart.is_empty() && self.halted.is_none();
+        if idle && !self.waiting.is_empty() && self.waiting.values().all(is_observed) {
+            let machines = self.waiting.keys().cloned().collect();
+            self.halted = Some(RolloutHalted::Observing { machines });
+        }
+    }
+
     fn hold(&mut self, views: &[NodeView<'_>], reason: &WaitReason) {
         for view in views {
             self.waiting.insert(view.name().to_owned(), reason.clone());
@@ -242,21 +279,35 @@ impl RolloutDecision {
         }
     }
 
-    /// A machine that was drained for a config and failed to apply it gets the next one at once: it is
-    /// unavailable already, so this costs no capacity. MCO leaves it until someone uncordons it.
-    fn retarget_stranded(
+    /// Machines that get the config without using capacity:
+    ///
+    /// - one that was drained for a config and failed to apply it. MCO leaves it until someone uncordons
+    ///   it;
+    /// - one that waits for the drain for another config. It has not begun to write, and must not end in
+    ///   a config that was taken back;
+    /// - one that was registered again and has the config already.
+    ///
+    /// The first two are unavailable already. A machine that gets the config it runs is not disrupted,
+    /// so that needs no maintenance window.
+    fn retarget_at_no_cost(
         &mut self,
         views: &[NodeView<'_>],
         goal: RolloutTarget<'_>,
         hours: &WindowState,
     ) {
-        if matches!(hours, WindowState::Closed { .. }) {
-            return;
-        }
+        let is_closed = matches!(hours, WindowState::Closed { .. });
         let free = views.iter().filter(|view| view.held().is_none());
-        for view in free.filter(|view| view.needs_target(goal) && view.is_stranded()) {
-            self.waiting.remove(view.name());
-            self.next.push(view.name().to_owned());
+        for view in free.filter(|view| view.needs_target(goal)) {
+            let runs_it = view.current_config() == goal.config
+                && goal.image.is_none()
+                && !view.has_desired_image();
+            let is_undisturbed = runs_it && (view.lacks_target() || view.awaits_drain());
+            let is_away = !is_closed && (view.is_stranded() || view.awaits_drain());
+            let is_free = is_undisturbed || is_away;
+            if is_free && !self.next.iter().any(|name| name == view.name()) {
+                self.waiting.remove(view.name());
+                self.next.push(view.name().to_owned());
+            }
         }
     }
 

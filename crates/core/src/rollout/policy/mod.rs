@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
+use crate::node::MachineMode;
 
 pub use decide::{RolloutDecision, RolloutHalted, decide_layered_rollout, decide_rollout};
 pub use window::MaintenanceWindows;
@@ -42,6 +43,8 @@ pub struct RolloutPolicy {
     pub reboot: RebootPolicy,
     /// How many machines may fail on a config before its rollout stops.
     pub max_failures: Option<usize>,
+    /// Whether machines that do not say otherwise are changed.
+    pub mode: MachineMode,
     /// Configs that no machine gets.
     pub bad_configs: BTreeSet<String>,
 }
@@ -98,6 +101,11 @@ impl RolloutPolicy {
                 )?
                 .unwrap_or_default(),
             max_failures: annotations.parse(machinist::MAX_FAILURES, count, number)?,
+            mode: annotations
+                .parse(machinist::MODE, "write observe or enforce, or remove the annotation", |text| {
+                    text.parse().map_err(|_| "not a mode".to_owned())
+                })?
+                .unwrap_or_default(),
             bad_configs: failures::bad_configs(pool),
         })
     }
@@ -197,6 +205,7 @@ mod tests {
             (machinist::REBOOT, "later"),
             (machinist::REBOOT, "Deferred"),
             (machinist::MAX_FAILURES, "1.5"),
+            (machinist::MODE, "Observe"),
         ] {
             let error =
                 RolloutPolicy::from_annotations(&pool(&json!({annotation: value}))).unwrap_err();

@@ -1,5 +1,8 @@
 //! Simulated rollouts under a policy.
 
+mod no_cost;
+mod observe;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};

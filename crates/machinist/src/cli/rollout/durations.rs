@@ -75,6 +75,7 @@ pub(super) fn machine_since(
         | WaitReason::Canary { .. }
         | WaitReason::Soaking { .. }
         | WaitReason::Image { .. }
+        | WaitReason::Observing { .. }
         | WaitReason::BadConfig { .. } => true_since(pool_conditions(pool), condition::UPDATING),
     }
 }

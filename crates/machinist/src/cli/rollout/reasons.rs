@@ -75,6 +75,10 @@ pub(in crate::cli) fn waiting_reason(machine: &str, reason: &WaitReason, now: &T
         WaitReason::RestartPending { opens: None } => {
             format!("waits for permission to reboot; `machinist reboot {machine}`")
         }
+        WaitReason::Observing { would } if would.is_empty() => {
+            "is only observed, and has not compared itself yet".to_owned()
+        }
+        WaitReason::Observing { would } => format!("is only observed: {would}"),
         WaitReason::Draining { blockers } if blockers.is_empty() => "is being drained".to_owned(),
         WaitReason::Draining { blockers } => {
             let messages: Vec<String> = blockers.iter().map(|b| b.message_at(now)).collect();
@@ -147,6 +151,9 @@ pub(in crate::cli) fn halted_reason(pool: &str, halted: &RolloutHalted, now: &Ti
         RolloutHalted::Soaking { until } => {
             format!("the canary machines must stay healthy for another {}", left(until, now))
         }
+        RolloutHalted::Observing { .. } => format!(
+            "the machines are only observed; set machinist.dev/mode to enforce on the pool {pool} or on a Node to update them"
+        ),
         RolloutHalted::RestartsPending { machines } => format!(
             "the remaining machines wait for permission to reboot; run `machinist reboot` for {}",
             list(machines.clone(), ", ")

@@ -66,6 +66,13 @@ pub(in crate::cli) struct MachineCounts {
     pub(in crate::cli) waiting: usize,
 }
 
+impl MachineCounts {
+    /// Whether machines do not go on by themselves.
+    fn waits_for_someone(self) -> bool {
+        self.reboot_pending + self.degraded + self.not_ready > 0
+    }
+}
+
 /// A machine that is not up to date.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(in crate::cli) struct PendingMachine {
@@ -202,7 +209,8 @@ pub(in crate::cli) fn with_sources(
         PoolState::Updating
     };
     let estimate = match (state, &max) {
-        (PoolState::Updating, Ok(max)) if counts.reboot_pending == 0 => {
+        // A machine that waits for a person makes the end unknown.
+        (PoolState::Updating, Ok(max)) if !counts.waits_for_someone() && !is_blocked(pool) => {
             durations::estimate_end(&machines, pool, members, *max, now)
         }
         _ => None,
@@ -278,6 +286,13 @@ fn is_stuck(members: &[&Node], decision: &RolloutDecision) -> bool {
         }
     }
     needs_person
+}
+
+/// Whether the controller reports that machines, pods or budgets block the rollout.
+fn is_blocked(pool: &MachineConfigPool) -> bool {
+    let conditions = pool.status.as_ref().and_then(|status| status.conditions.as_deref());
+    find_condition(conditions.unwrap_or_default(), condition::ROLLOUT_BLOCKED)
+        .is_some_and(machinist_core::api::Condition::is_true)
 }
 
 /// Whether the status of the pool confirms the update: other readers of the pool must see the same.

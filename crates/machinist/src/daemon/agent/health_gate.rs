@@ -18,6 +18,7 @@ use machinist_core::os::layered_image;
 use super::super::health::{self, HealthTarget};
 use super::super::state::DiskState;
 use super::drift_watch::HealPace;
+use super::kubelet_health::{self, RESTART_DEADLINE};
 use super::os::BootedOs;
 use super::{Agent, NextReconcile};
 
@@ -99,9 +100,24 @@ impl Agent {
     /// or another config is desired.
     pub(super) async fn check_health(&mut self, config: &MachineConfig) -> Result<HealthOutcome> {
         let name = config.metadata.name.clone().unwrap_or_default();
-        let Some(spec) = health::spec(config)? else { return Ok(HealthOutcome::Healthy) };
+        let spec = health::spec(config)?;
+        let kubelet = self.kubelet.as_ref().filter(|_| self.kubelet_ran);
+        if spec.is_none() && kubelet.is_none() {
+            return Ok(HealthOutcome::Healthy);
+        }
         tracing::info!(config = name, "checking the health of the machine");
         let target = HealthTarget { root: self.disk.path(), client: Some(&self.client) };
+        let checked = async {
+            if let Some(spec) = &spec {
+                health::wait_until_healthy(spec, target).await?;
+            }
+            match kubelet {
+                Some(endpoint) => {
+                    kubelet_health::wait_until_running(endpoint, RESTART_DEADLINE).await
+                }
+                None => Ok(()),
+            }
+        };
         let mut changes = self.own_node.subscribe();
         let own_node = self.own_node.clone();
         let superseded = async {
@@ -114,7 +130,7 @@ impl Agent {
         tokio::select! {
             () = self.stop.cancelled() => Ok(HealthOutcome::Unknown),
             () = superseded => Ok(HealthOutcome::Unknown),
-            result = health::wait_until_healthy(&spec, target) => Ok(match result {
+            result = checked => Ok(match result {
                 Ok(()) => {
                     tracing::info!(config = name, "the machine is healthy");
                     self.session.after(SessionEvent::HealthPassed { config: name });

@@ -1,5 +1,6 @@
 //! Probes the kubelet every half minute. The result is a metric and a log line; it never degrades the
-//! machine.
+//! machine. After a change that restarts services, a kubelet that ran before has to run again: the health
+//! gate waits for it.
 
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use http::Uri;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::rt::TokioIo;
 use machinist_core::daemon::kubelet_health::{HealthzResponse, evaluate_healthz};
+use machinist_core::health::FailedCheck;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::metrics::DaemonMetrics;
 
@@ -18,6 +20,47 @@ use super::metrics::DaemonMetrics;
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 /// The maximum size of a response.
 const MAX_RESPONSE_SIZE: usize = 64 << 10;
+
+/// How long a kubelet may take to run again after a change.
+pub(super) const RESTART_DEADLINE: Duration = Duration::from_secs(300);
+/// How long it has to respond without interruption.
+const STABLE: Duration = Duration::from_secs(2);
+/// The timeout of one probe while the daemon waits.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause between two of them.
+const WAIT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Whether the kubelet responds now.
+pub(super) async fn responds(endpoint: &Uri) -> bool {
+    matches!(timeout(WAIT_TIMEOUT, probe(endpoint)).await, Ok(Ok(_)))
+}
+
+/// Waits until a kubelet that ran before a change runs again.
+pub(super) async fn wait_until_running(
+    endpoint: &Uri,
+    deadline: Duration,
+) -> Result<(), FailedCheck> {
+    let begin = Instant::now();
+    let mut since: Option<Instant> = None;
+    loop {
+        let problem = match timeout(WAIT_TIMEOUT, probe(endpoint)).await {
+            Ok(Ok(_)) if since.get_or_insert_with(Instant::now).elapsed() >= STABLE => {
+                return Ok(());
+            }
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(format!("{error:#}")),
+            Err(_) => Some(format!("no response in {} seconds", WAIT_TIMEOUT.as_secs())),
+        };
+        if let Some(problem) = problem {
+            since = None;
+            if begin.elapsed() >= deadline {
+                let problem = format!("it ran before the change, and now: {problem}");
+                return Err(FailedCheck { check: "kubelet".to_owned(), problem });
+            }
+        }
+        tokio::time::sleep(WAIT_INTERVAL).await;
+    }
+}
 
 /// Probes forever.
 pub(super) async fn probe_forever(endpoint: Uri, metrics: DaemonMetrics) {
@@ -88,10 +131,16 @@ mod tests {
             let endpoint = format!("http://{address}{path}").parse().unwrap();
             assert_eq!(probe(&endpoint).await.unwrap(), expected);
         }
+        let endpoint: Uri = format!("http://{address}/healthz").parse().unwrap();
+        assert!(responds(&endpoint).await);
+        assert_eq!(wait_until_running(&endpoint, Duration::ZERO).await, Ok(()));
         server.abort();
         let _ = server.await;
         let endpoint: Uri = format!("http://{address}/healthz").parse().unwrap();
         probe(&endpoint).await.unwrap_err();
+        assert!(!responds(&endpoint).await);
+        let failed = wait_until_running(&endpoint, Duration::ZERO).await.unwrap_err().to_string();
+        assert!(failed.starts_with("kubelet: it ran before the change, and now: "), "{failed}");
         let error = probe(&"https://localhost/".parse().unwrap()).await.unwrap_err().to_string();
         assert!(error.contains("--kubelet-healthz-endpoint"), "{error}");
     }

@@ -18,6 +18,7 @@
 //! | `health_gate` | health checks on the new config, and the rollback |
 //! | `os` | the operating system: fetched, staged, checked after the reboot |
 //! | `drift_watch` | drift: detected, reported, healed |
+//! | `observe` | what a config would change, on a machine that is only observed |
 //! | `own_node` | the Node: the watch, and all writes of annotations |
 //! | `certificates` | files that the cluster keeps up to date next to the config |
 //! | `kubelet_health` | probes of the kubelet |
@@ -37,6 +38,7 @@ mod heartbeat;
 mod identity;
 mod kubelet_health;
 mod metrics;
+mod observe;
 mod os;
 mod own_node;
 mod post_apply;
@@ -59,7 +61,7 @@ use machinist_core::api::names::state;
 use machinist_core::daemon::session::SigtermProtection;
 use machinist_core::daemon::{Phase, Session, SessionEvent, annotations, reports};
 use machinist_core::drift::{DriftPolicy, DriftedPath};
-use machinist_core::node::NodeView;
+use machinist_core::node::{MachineMode, NodeView};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -91,6 +93,8 @@ pub(crate) struct DaemonOptions {
     pub(crate) registration: Option<NodeRegistration>,
     /// What to do about drift if the Node does not say.
     pub(crate) drift_policy: DriftPolicy,
+    /// Whether the machine is changed if the Node does not say.
+    pub(crate) mode: MachineMode,
     /// Whether the machine has a client certificate of its own, which the daemon renews.
     pub(crate) renews_certificate: bool,
     /// The health endpoint of the kubelet, if there is one.
@@ -141,12 +145,18 @@ struct Agent {
     os_backend: Arc<OsBackend>,
     /// After how many changes of the disk the abilities of the host were reported last.
     abilities_of: Option<u64>,
+    /// The health endpoint of the kubelet, if there is one.
+    kubelet: Option<http::Uri>,
+    /// Whether the kubelet ran before the last change, which restarts services.
+    kubelet_ran: bool,
     /// Detects drift while the machine is idle.
     drift_watcher: Option<DriftWatcher>,
     /// What to do about drift if the Node does not say.
     drift_policy: DriftPolicy,
     /// The paths that others have changed, as they were last found.
     drifted: Vec<DriftedPath>,
+    /// Whether the machine is changed if the Node does not say.
+    mode: MachineMode,
     boot_id: String,
     stop: CancellationToken,
     /// `Session::phase` as the task that reports a deferred SIGTERM sees it.
@@ -217,9 +227,12 @@ pub(crate) async fn run(
         certificates,
         os_backend: Arc::new(os_backend),
         abilities_of: None,
+        kubelet: options.kubelet_healthz,
+        kubelet_ran: false,
         drift_watcher: None,
         drift_policy: options.drift_policy,
         drifted: Vec::new(),
+        mode: options.mode,
         boot_id: super::state::boot_id(&options.root)?,
         stop: stop.clone(),
         defers_sigterm: Arc::new(AtomicBool::new(false)),
@@ -349,7 +362,7 @@ impl Agent {
         let refreshed = match reconciled {
             Ok(NextReconcile::Immediately) => Ok(()),
             // Nothing is written to a machine that is left alone.
-            _ if is_held => Ok(()),
+            _ if is_held || self.is_observed(node) => Ok(()),
             _ => self.refresh_certificates().await,
         };
         let next = match (reconciled, refreshed) {

@@ -50,6 +50,7 @@ impl Agent {
             pending: state.pending.as_ref(),
             boot_id: &self.boot_id,
             force: state.force_rewrite,
+            mode: self.mode,
         };
         let step = next_step(&observed, &self.session);
         tracing::debug!(?step, "chose the next step");
@@ -63,6 +64,7 @@ impl Agent {
                 tracing::info!("Node {name} is queued for a reboot, skipping sync.");
                 Ok(NextReconcile::Wait(None))
             }
+            AgentStep::Observe => self.observe(node, &state).await,
             AgentStep::Wait(wait) => self.wait_with_timeout(node, &wait),
             AgentStep::ReportInitialConfig => self.report_initial_config(&state).await,
             AgentStep::CorrectCurrentConfig { on_disk } => {

@@ -27,6 +27,7 @@ use super::super::state::DiskState;
 use super::super::systemd::Systemd;
 use super::super::transaction;
 use super::drift_watch::HealPace;
+use super::kubelet_health;
 use super::{Agent, NextReconcile, RetryLater, Unreconcilable, own_node};
 
 /// How often a machine that gave up on its config looks for the force file.
@@ -197,6 +198,13 @@ impl Agent {
     ) -> Result<()> {
         let PreparedUpdate { flags, actions, os, .. } = prepared;
         self.reporter.write_status(node, reports::applying(flags));
+        // After a reboot, a daemon in a pod runs only if the kubelet does.
+        self.kubelet_ran = match &self.kubelet {
+            Some(endpoint) if actions::restarts_services(&actions) => {
+                kubelet_health::responds(endpoint).await
+            }
+            _ => false,
+        };
         let earlier = self.session.unfinished(state.pending);
         self.session.after(SessionEvent::WriteStarted);
         let mut pending = PendingChange::new(&old, &new, actions, &self.boot_id, earlier);
