@@ -22,6 +22,9 @@ pub struct AuditEvent<'a> {
     pub user: &'a str,
     /// Groups of the user.
     pub groups: &'a [String],
+    /// The user as whom the request was made, if not that one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impersonated_user: Option<ImpersonatedUser<'a>>,
     /// The address of the client; none for a component in the same process.
     #[serde(rename = "sourceIP", skip_serializing_if = "Option::is_none")]
     pub source_ip: Option<IpAddr>,
@@ -45,6 +48,15 @@ pub struct AuditEvent<'a> {
     pub includes_secrets: bool,
     /// HTTP status code of the response.
     pub code: u16,
+}
+
+/// The user of an impersonated request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ImpersonatedUser<'a> {
+    /// User name.
+    pub username: &'a str,
+    /// Groups of the user.
+    pub groups: &'a [String],
 }
 
 /// The longest valid name. A refused request may have sent any, and must not push other events out of the log.
@@ -136,6 +148,7 @@ mod tests {
             time: "t",
             user: "u",
             groups: &["g".to_owned()],
+            impersonated_user: Some(ImpersonatedUser { username: "v", groups: &[] }),
             source_ip: Some(IpAddr::from([10, 0, 0, 7])),
             verb: "create",
             group: "",
@@ -150,7 +163,7 @@ mod tests {
             AuditLog::to_file(&path).unwrap().log(&line);
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        let expected = r#"{"time":"t","user":"u","groups":["g"],"sourceIP":"10.0.0.7","verb":"create","group":"","resource":"nodes","name":"a","code":201}"#;
+        let expected = r#"{"time":"t","user":"u","groups":["g"],"impersonatedUser":{"username":"v","groups":[]},"sourceIP":"10.0.0.7","verb":"create","group":"","resource":"nodes","name":"a","code":201}"#;
         assert_eq!(text, format!("{expected}\n{expected}\n"));
         AuditLog::disabled().log(&line);
     }

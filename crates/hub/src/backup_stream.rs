@@ -23,6 +23,7 @@ impl Hub {
             time: &now_rfc3339(),
             user: &user.user,
             groups: &user.groups,
+            impersonated_user: None,
             source_ip,
             verb: "get",
             group: "machinist",

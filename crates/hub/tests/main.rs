@@ -29,6 +29,7 @@ mod pure_status;
 mod pure_table;
 mod server_auth;
 mod server_credentials;
+mod server_impersonation;
 mod server_limits;
 mod server_objects;
 mod server_watch;

@@ -9,8 +9,8 @@ use machinist_hub::auth::certificates::{
 };
 use machinist_hub::server::ConnectionLimits;
 use serde_json::{Value, json};
+use support::send;
 use support::tls_hub::TlsHub;
-use support::{TestHub, send};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -215,20 +215,4 @@ async fn a_token_of_an_earlier_version_works_and_can_be_revoked() {
     let path = format!("/machinist/v1/tokens/{id}");
     assert_eq!(as_admin(&server, "DELETE", &path, Value::Null).await.0, 200);
     assert_eq!(status_of(&mut open, "GET", "/api/v1/nodes", &header).await, 401);
-}
-
-/// It ran with the caller's own rights before, while the caller believed to have fewer.
-#[tokio::test]
-async fn nobody_acts_as_another_user() {
-    let hub = TestHub::start().await;
-    let path = "/api/v1/namespaces/default/configmaps";
-    for header in ["impersonate-user", "Impersonate-Group", "impersonate-extra-scopes"] {
-        let headers = [(header, "viewer"), ("content-type", "application/json")];
-        let map = json!({"metadata": {"name": "a"}}).to_string();
-        let (code, error) = hub.send("POST", path, &headers, map).await;
-        assert_eq!(code, 403, "{header}");
-        let message = error["message"].as_str().unwrap();
-        assert!(message.contains("cannot impersonate"), "{message}");
-    }
-    assert_eq!(hub.send("GET", &format!("{path}/a"), &[], String::new()).await.0, 404);
 }

@@ -270,9 +270,11 @@ impl Authorizer {
     }
 }
 
-/// Controllers cannot approve CSRs: a client certificate would let them become any user.
+/// Controllers cannot become any user: neither by impersonation nor by approving a CSR for a client certificate.
 fn is_denied_to_controllers(attributes: &RequestAttributes) -> bool {
-    attributes.group == CSR_GROUP && !READ_VERBS.split(' ').any(|verb| verb == attributes.verb)
+    let approves =
+        attributes.group == CSR_GROUP && !READ_VERBS.split(' ').any(|verb| verb == attributes.verb);
+    approves || attributes.verb == "impersonate"
 }
 
 #[cfg(test)]
@@ -342,6 +344,10 @@ mod tests {
                 Deny,
             ),
             (CONTROLLER_GROUP, "create certificatesigningrequests.certificates.k8s.io", Deny),
+            (ADMIN_GROUP, "impersonate users b", Allow),
+            (CONTROLLER_GROUP, "impersonate users b", Deny),
+            (VIEWER_GROUP, "impersonate groups system:masters", Deny),
+            (NODE_GROUP, "impersonate users system:node:a", Deny),
             (NODE_GROUP, "get nodes a", Allow),
             (NODE_GROUP, "watch nodes a", Allow),
             (NODE_GROUP, "get nodes b", Deny),

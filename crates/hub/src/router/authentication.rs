@@ -21,6 +21,14 @@ const MAX_REMEMBERED_USES: usize = 100_000;
 pub(super) struct AuthenticatedUser {
     pub(super) info: UserInfo,
     pub(super) credential: Credential,
+    /// Who makes the request as this user, if that is somebody else.
+    pub(super) impersonator: Option<UserInfo>,
+}
+
+impl AuthenticatedUser {
+    fn new(info: UserInfo, credential: Credential) -> Self {
+        Self { info, credential, impersonator: None }
+    }
 }
 
 /// What proves who a user is.
@@ -67,7 +75,7 @@ pub(super) fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<Authentica
     match peer {
         Some(PeerCertificate::Trusted(user)) => {
             let credential = Credential::InProcess;
-            return Ok(Some(AuthenticatedUser { info: user.clone(), credential }));
+            return Ok(Some(AuthenticatedUser::new(user.clone(), credential)));
         }
         Some(PeerCertificate::Verified(certificate)) => {
             let credential = Credential::Certificate {
@@ -76,7 +84,7 @@ pub(super) fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<Authentica
                 not_after: certificate.not_after,
             };
             if credential.is_valid(&hub.inner.store, now) {
-                return Ok(Some(AuthenticatedUser { info: certificate.user.clone(), credential }));
+                return Ok(Some(AuthenticatedUser::new(certificate.user.clone(), credential)));
             }
         }
         Some(PeerCertificate::Untrusted) | None => {}
@@ -100,7 +108,7 @@ pub(super) fn authenticate_token(hub: &Hub, token: &str, now: i64) -> Option<Aut
     note_use(hub, id, &record, now);
     let credential =
         Credential::Token { id: id.to_owned(), hash: record.hash, expires: record.expires };
-    Some(AuthenticatedUser { info, credential })
+    Some(AuthenticatedUser::new(info, credential))
 }
 
 fn find_token(store: &Store, id: &str) -> Option<TokenRecord> {

@@ -32,6 +32,7 @@ pub(super) async fn handle(
         time: &now_rfc3339(),
         user: &user.user,
         groups: &user.groups,
+        impersonated_user: None,
         source_ip: request.source_ip(),
         verb: "delete",
         group: "machinist",

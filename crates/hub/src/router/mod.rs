@@ -16,6 +16,7 @@ mod content_negotiation;
 mod create;
 mod delete;
 mod discovery_endpoints;
+mod impersonation;
 mod machine_endpoint;
 mod node_identity;
 mod offload;
@@ -44,15 +45,11 @@ use crate::auth::UserInfo;
 use crate::auth::certificates::ClientCertificate;
 use crate::body;
 use crate::hub::Hub;
-use crate::object_limits::shorten;
 use crate::request::{self, RequestTarget};
 use crate::request_shares::RequestShare;
 use crate::status::ApiError;
 use authentication::{AuthenticatedUser, authenticate};
 use resource_request::ResourceRequest;
-
-/// The beginning of the headers with which a client acts as another user.
-const IMPERSONATION_PREFIX: &str = "impersonate-";
 /// How much of an error is logged.
 const MAX_LOGGED_CHARS: usize = 1000;
 
@@ -160,7 +157,7 @@ async fn route(
         }
         Ok(None) | Err(()) => return Err(ApiError::unauthorized()),
     };
-    refuse_impersonation(&user.info, &request.parts)?;
+    let user = impersonation::impersonate(hub, user, &request)?;
     let Some(open) = open else { return dispatch(hub, user, None, target, &request).await };
     let running = open.run().await?;
     let response = dispatch(hub, user, share, target, &request).await;
@@ -177,6 +174,11 @@ async fn dispatch(
 ) -> Result<Response, ApiError> {
     match target {
         RequestTarget::Unknown => Err(ApiError::resource_not_found()),
+        // Tokens, backups and revocations are done in one's own name.
+        RequestTarget::Admin { .. } if user.impersonator.is_some() => {
+            let verb = request.parts.method.as_str().to_ascii_lowercase();
+            Err(ApiError::forbidden_path(&user.info.user, &verb, request.parts.uri.path()))
+        }
         RequestTarget::Admin { endpoint } => {
             let path = request.parts.uri.path();
             admin_endpoints::handle(hub, &user.info, &endpoint, path, request).await
@@ -192,16 +194,6 @@ async fn dispatch(
         }
         _ => Err(ApiError::method_not_allowed()),
     }
-}
-
-/// Nobody may act as another user. A client that wants less than its own rights must not get all of them.
-fn refuse_impersonation(user: &UserInfo, parts: &Parts) -> Result<(), ApiError> {
-    let is_impersonation =
-        |name: &&http::HeaderName| name.as_str().starts_with(IMPERSONATION_PREFIX);
-    let Some(header) = parts.headers.keys().find(is_impersonation) else { return Ok(()) };
-    let value = parts.headers.get(header).and_then(|value| value.to_str().ok());
-    let name = shorten(value.unwrap_or_default());
-    Err(ApiError::forbidden(&user.user, "impersonate", "", "users", &name, None))
 }
 
 /// Paths that need no authorization.

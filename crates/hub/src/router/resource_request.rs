@@ -15,7 +15,7 @@ use super::response::ObjectRenderer;
 use super::selection::Selection;
 use super::visibility::{self, NodeFilter};
 use super::{BufferedRequest, create, delete, discovery_endpoints, read, response, watch, write};
-use crate::audit::AuditEvent;
+use crate::audit::{AuditEvent, ImpersonatedUser};
 use crate::auth::UserInfo;
 use crate::auth::authorizer::{AuthorizationDecision, NODE_LEASE_NAMESPACE, RequestAttributes};
 use crate::hub::{Hub, now_rfc3339};
@@ -105,6 +105,8 @@ pub(super) struct ResourceRequest<'a> {
     pub(super) credential: Credential,
     /// What the user may use at the same time; `None` if it is not limited.
     pub(super) share: Option<Arc<RequestShare>>,
+    /// Who makes the request as `user`, if that is somebody else.
+    impersonator: Option<UserInfo>,
     pub(super) verb: RequestVerb,
     pub(super) path: ResourcePath,
     pub(super) options: QueryOptions,
@@ -153,6 +155,7 @@ impl<'a> ResourceRequest<'a> {
             user: user.info,
             credential: user.credential,
             share,
+            impersonator: user.impersonator,
             verb,
             path,
             options,
@@ -341,6 +344,7 @@ impl<'a> ResourceRequest<'a> {
         let attributes = self.attributes(name.map(String::as_str));
         // Every machine renews its lease every few seconds, which would push all other events out of the log.
         let is_renewal = code == StatusCode::OK.as_u16()
+            && self.impersonator.is_none()
             && self.user.node_name().is_some()
             && attributes.resource == "leases"
             && attributes.namespace.as_deref() == Some(NODE_LEASE_NAMESPACE)
@@ -348,10 +352,16 @@ impl<'a> ResourceRequest<'a> {
         if is_renewal {
             return;
         }
+        let caller = self.impersonator.as_ref().unwrap_or(&self.user);
+        let UserInfo { user: username, groups } = &self.user;
         self.hub.inner.audit.log(&AuditEvent {
             time: &now_rfc3339(),
-            user: &self.user.user,
-            groups: &self.user.groups,
+            user: &caller.user,
+            groups: &caller.groups,
+            impersonated_user: self
+                .impersonator
+                .is_some()
+                .then_some(ImpersonatedUser { username, groups }),
             source_ip: self.source_ip,
             verb: &attributes.verb,
             group: &attributes.group,

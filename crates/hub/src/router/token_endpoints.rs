@@ -223,6 +223,7 @@ fn audit(hub: &Hub, user: &UserInfo, request: &BufferedRequest, verb: &str, id: 
         time: &now_rfc3339(),
         user: &user.user,
         groups: &user.groups,
+        impersonated_user: None,
         source_ip: request.source_ip(),
         verb,
         group: "machinist",
