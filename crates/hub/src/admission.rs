@@ -96,6 +96,7 @@ impl Admission {
         old: Option<&Value>,
     ) -> Result<(), ApiError> {
         let mut errors = object::validate_metadata(kind, object);
+        errors.extend(object::validate_data(kind, object, old));
         if let Some(schema) = &self.schema {
             errors.extend(match part {
                 ObjectPart::Object => schema.validate(object, old),

@@ -149,10 +149,10 @@ async fn events_that_a_machine_does_not_read_are_limited() {
 async fn a_list_that_is_larger_than_the_share_is_sent_alone() {
     let hub = TestHub::start().await;
     let viewer = || UserInfo::new("machinist:token:v", [VIEWER_GROUP.to_owned()]);
-    for n in 0..30 {
+    for n in 0..75 {
         let map = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{n}")},
-            "data": {"x": "x".repeat(2_500_000)},
+            "data": {"x": "x".repeat(1_000_000)},
         });
         let path = "/api/v1/namespaces/default/configmaps";
         assert_eq!(hub.send("POST", path, &[], map.to_string()).await.0, 201);

@@ -4,6 +4,7 @@
 //! An object is stored without its resourceVersion and with its metadata first, so that the
 //! resourceVersion (the revision of its entry) is inserted without decoding the object.
 
+mod data_validation;
 mod validation;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -13,6 +14,7 @@ use crate::event_conversion;
 use crate::kind_registry::ResourceKind;
 use crate::schema::FieldError;
 
+pub use data_validation::validate_data;
 pub use validation::validate_metadata;
 
 /// The prefix of an encoded object.
