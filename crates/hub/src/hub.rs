@@ -25,6 +25,7 @@ use crate::quotas::Quotas;
 use crate::request_shares::RequestShares;
 use crate::store::Store;
 use crate::unreadable_entries::UnreadableEntries;
+use crate::write_order::WriteOrder;
 
 /// An API server. A clone is the same hub.
 #[derive(Debug, Clone)]
@@ -50,6 +51,7 @@ pub(crate) struct HubInner {
     pub(crate) unreadable: Arc<UnreadableEntries>,
     pub(crate) quotas: Quotas,
     pub(crate) shares: RequestShares,
+    pub(crate) write_order: WriteOrder,
     /// When tokens were last used, by id, as far as it was written or is about to be.
     pub(crate) token_uses: Mutex<HashMap<String, i64>>,
     /// Changes when a token or a certificate was revoked: open watches then check their own.

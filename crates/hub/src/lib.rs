@@ -57,6 +57,7 @@ mod startup;
 mod strategy;
 mod sweep;
 mod unreadable_entries;
+mod write_order;
 
 pub use data_check::{DataCheck, check_backup, check_data};
 pub use hub::{Hub, ViewerRedaction};

@@ -26,6 +26,7 @@ use crate::quotas::{Quotas, WriteRates};
 use crate::request_shares::RequestShares;
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
 use crate::unreadable_entries::UnreadableEntries;
+use crate::write_order::WriteOrder;
 use crate::{built_in, csr_ttl, event_ttl, garbage_collector, node_liveness, signer};
 
 /// What a hub needs besides its store.
@@ -124,6 +125,7 @@ impl Hub {
             unreadable,
             quotas: Quotas::new(config.write_rates),
             shares: RequestShares::default(),
+            write_order: WriteOrder::default(),
             token_uses: Mutex::default(),
             revocations: watch::Sender::default(),
             stop: CancellationToken::new(),

@@ -1,6 +1,7 @@
 //! Handles update and patch requests.
 
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use http::StatusCode;
@@ -24,8 +25,8 @@ use crate::status::ApiError;
 use crate::store::{CommitError, Precondition, StoreEntry, StoreError, StoreOp};
 use crate::{deletion, event_conversion, strategy};
 
-/// How often a write without a resourceVersion is retried after conflicting writes.
-const MAX_ATTEMPTS: usize = 10;
+/// How long a write without a resourceVersion is retried while others write the object.
+pub(super) const MAX_RETRY_TIME: Duration = Duration::from_secs(30);
 
 /// The patch media types that a kind accepts.
 pub(super) fn patch_types(kind: &ResourceKind) -> &'static [&'static str] {
@@ -112,7 +113,12 @@ async fn read_modify_write(
     change: impl Fn(&Value) -> Result<Value, ApiError>,
 ) -> Result<Response, ApiError> {
     let key = object::storage_key(call.kind, call.namespace(), name);
-    for _ in 0..MAX_ATTEMPTS {
+    let (order, deadline) = (&call.hub.inner.write_order, Instant::now() + MAX_RETRY_TIME);
+    let mut turn = None;
+    if is_patch && order.is_taken(&key) {
+        turn = order.wait(&key, deadline).await;
+    }
+    while Instant::now() < deadline {
         let entry = call.hub.inner.store.get(&key);
         let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
         let size = entry.value.len();
@@ -129,6 +135,7 @@ async fn read_modify_write(
                 return Ok(response);
             }
             None if conditional => return Err(ApiError::modified_conflict(call.kind, name)),
+            None if turn.is_none() => turn = order.wait(&key, deadline).await,
             None => {}
         }
     }
