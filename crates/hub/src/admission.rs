@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::field_management::FieldManagement;
 use crate::kind_registry::ResourceKind;
 use crate::object::{self, ObjectPart};
 use crate::object_limits::{MAX_FINDINGS, shorten};
@@ -28,13 +29,14 @@ type RoundTrip = fn(&Value) -> Result<Value, String>;
 pub struct Admission {
     schema: Option<Schema>,
     round_trip: Option<RoundTrip>,
+    field_management: Option<FieldManagement>,
 }
 
 impl Admission {
     /// Admits every object unchanged.
     #[must_use]
     pub const fn disabled() -> Self {
-        Self { schema: None, round_trip: None }
+        Self { schema: None, round_trip: None, field_management: None }
     }
 
     /// Compiles the admission of a kind.
@@ -48,13 +50,30 @@ impl Admission {
             }
             _ => None,
         };
-        Ok(Self { schema, round_trip: if kind.built_in { round_trip_of(kind) } else { None } })
+        Ok(Self {
+            schema,
+            round_trip: if kind.built_in { round_trip_of(kind) } else { None },
+            field_management: FieldManagement::new(kind),
+        })
+    }
+
+    /// The field management of the kind; `None` for kinds that nobody writes.
+    #[must_use]
+    pub fn field_management(&self) -> Option<&FieldManagement> {
+        self.field_management.as_ref()
     }
 
     /// Fills in defaults.
     pub fn apply_defaults(&self, object: &mut Value) {
         if let Some(schema) = &self.schema {
             schema.apply_defaults(object);
+        }
+    }
+
+    /// Fills in defaults without dropping nulls first: what an applier gave up becomes null, and may have to be there.
+    pub fn apply_defaults_keeping_nulls(&self, object: &mut Value) {
+        if let Some(schema) = &self.schema {
+            schema.apply_defaults_keeping_nulls(object);
         }
     }
 

@@ -11,6 +11,7 @@
 //! {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 //! ```
 
+mod applies;
 mod decoders;
 mod patches;
 
@@ -32,6 +33,7 @@ use crate::auth::{NODE_GROUP, UserInfo, VIEWER_GROUP};
 use crate::store::{Store, StoreOptions};
 use crate::{Hub, HubConfig};
 
+pub use applies::apply_sequence;
 pub use decoders::{protobuf_body, signing_request};
 pub use patches::patch_sequence;
 

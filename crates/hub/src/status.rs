@@ -76,6 +76,12 @@ impl ApiError {
         )
     }
 
+    /// 409: an apply would change fields of other managers.
+    #[must_use]
+    pub fn apply_conflict(message: impl Into<String>, causes: &[Value]) -> Self {
+        Self::new(409, "Conflict", message).with_details(json!({"causes": causes}))
+    }
+
     /// 422: fields of the object are invalid.
     #[must_use]
     pub fn invalid(kind: &ResourceKind, name: &str, errors: Vec<FieldError>) -> Self {

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use crate::auth::UserInfo;
 use crate::auth::machine::{self, ROLE_LABEL_PREFIX};
+use crate::field_management::to_shown_form;
 use crate::kind_registry::ResourceKind;
 use crate::object::set_metadata_field;
 use crate::object_limits::MAX_OBJECT_BYTES;
@@ -54,13 +55,67 @@ pub(crate) fn has_subresource(kind: &ResourceKind, name: &str) -> bool {
     }
 }
 
+/// Completes a decoded object of a built-in kind before anything looks at it: what Kubernetes does by conversion and
+/// defaults. The writer of the object owns what this sets.
+pub(crate) fn on_decode(kind: &ResourceKind, object: &mut Value) {
+    if !kind.built_in {
+        return;
+    }
+    match kind.kind.as_str() {
+        "Namespace" => {
+            label_namespace(object);
+            default_phase(object);
+        }
+        "Secret" => on_write_secret(object),
+        "Node" => default_allocatable(object),
+        _ => {}
+    }
+    to_shown_form(kind, object);
+}
+
+/// A namespace that says nothing else is active.
+fn default_phase(object: &mut Value) {
+    if object["status"]["phase"].as_str().unwrap_or_default().is_empty()
+        && matches!(object["status"], Value::Null | Value::Object(_))
+    {
+        object["status"]["phase"] = "Active".into();
+    }
+}
+
+/// All of a Node's capacity can be allocated, unless it says otherwise.
+fn default_allocatable(object: &mut Value) {
+    let status = &object["status"];
+    let is_set = |field: &str| status[field].as_object().is_some_and(|map| !map.is_empty());
+    if is_set("capacity") && !is_set("allocatable") {
+        object["status"]["allocatable"] = object["status"]["capacity"].clone();
+    }
+}
+
+/// Labels a namespace with its name. One whose name is generated has none yet.
+fn label_namespace(object: &mut Value) {
+    let name = crate::object::metadata_str(object, "name").to_owned();
+    if name.is_empty() {
+        return;
+    }
+    let mut labels = object["metadata"]["labels"].take();
+    if !labels.is_object() {
+        labels = json!({});
+    }
+    labels["kubernetes.io/metadata.name"] = name.into();
+    set_metadata_field(object, "labels", Some(labels));
+}
+
 /// Completes a new object of a built-in kind.
 pub(crate) fn on_create(kind: &ResourceKind, object: &mut Value, user: &UserInfo) {
     if !kind.built_in {
         return;
     }
     match kind.kind.as_str() {
-        "Namespace" => on_create_namespace(object),
+        "Namespace" => {
+            label_namespace(object);
+            object["spec"] = json!({"finalizers": ["kubernetes"]});
+            object["status"] = json!({"phase": "Active"});
+        }
         "Secret" => on_write_secret(object),
         "CertificateSigningRequest" => {
             object["spec"]["username"] = user.user.clone().into();
@@ -72,18 +127,6 @@ pub(crate) fn on_create(kind: &ResourceKind, object: &mut Value, user: &UserInfo
         }
         _ => {}
     }
-}
-
-fn on_create_namespace(object: &mut Value) {
-    let name = crate::object::metadata_str(object, "name").to_owned();
-    let mut labels = object["metadata"]["labels"].clone();
-    if !labels.is_object() {
-        labels = json!({});
-    }
-    labels["kubernetes.io/metadata.name"] = name.into();
-    set_metadata_field(object, "labels", Some(labels));
-    object["spec"] = json!({"finalizers": ["kubernetes"]});
-    object["status"] = json!({"phase": "Active"});
 }
 
 /// Moves `stringData` into `data`. A secret without a type is opaque.

@@ -1,6 +1,6 @@
 //! Every sequence of patches keeps the limits of objects: those of the regression corpus and random
 //! ones.
-use machinist_hub::robustness::patch_sequence;
+use machinist_hub::robustness::{apply_sequence, patch_sequence};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -13,6 +13,17 @@ fn the_patch_corpus_keeps_the_limits() {
         found += 1;
     }
     assert!(found >= 4, "{dir} is empty");
+}
+
+#[test]
+fn the_apply_corpus_keeps_the_invariants() {
+    let dir = format!("{}/../../tests/cases/fuzz/apply", env!("CARGO_MANIFEST_DIR"));
+    let mut found = 0;
+    for entry in std::fs::read_dir(&dir).unwrap() {
+        apply_sequence(&std::fs::read(entry.unwrap().path()).unwrap());
+        found += 1;
+    }
+    assert!(found >= 2, "{dir} is empty");
 }
 
 fn pointer() -> impl Strategy<Value = String> {

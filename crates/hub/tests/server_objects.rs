@@ -222,7 +222,7 @@ async fn bad_requests_get_a_status_with_the_cause() {
         ("POST", things, none, json!({"kind": "Thing"}).to_string(), 400),
         ("POST", things, none, json!({"apiVersion": "g.io/v2", "kind": "Thing"}).to_string(), 400),
         ("POST", things, &proto, "k8s".into(), 415),
-        ("PATCH", one, &apply, "{}".into(), 415),
+        ("PATCH", one, &apply, "{}".into(), 422),
         ("PATCH", one, none, "{}".into(), 415),
         ("GET", one, &only_proto, String::new(), 406),
         ("GET", "/apis/g.io/v1/things?limit=x", none, String::new(), 400),

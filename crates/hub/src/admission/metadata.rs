@@ -48,10 +48,12 @@ pub(super) fn prune(kind: &ResourceKind, object: &mut Value) -> Result<Vec<Strin
         if !known && unknown.len() < MAX_FINDINGS {
             unknown.push(shorten(&format!("metadata.{key}")));
         }
-        let droppable = matches!(
-            key.as_str(),
-            "labels" | "annotations" | "finalizers" | "ownerReferences" | "managedFields"
-        );
+        let droppable = match key.as_str() {
+            "labels" | "annotations" | "finalizers" | "ownerReferences" => true,
+            // For built-in kinds an empty list asks to forget the managers.
+            "managedFields" => !kind.built_in,
+            _ => false,
+        };
         known && !value.is_null() && !(droppable && is_empty(value))
     });
     for (key, value) in &*fields {

@@ -148,7 +148,9 @@ pub(super) fn decoded_bytes(content_type: Option<&str>, body: &[u8]) -> usize {
     let decoded = match media_type(content_type) {
         "application/vnd.kubernetes.protobuf" => return body.len().saturating_mul(PROTOBUF_FACTOR),
         // Any field can begin an object.
-        "application/yaml" => count(b"{:") * OBJECT_BYTES + count(b"\n,[-") * VALUE_BYTES,
+        "application/yaml" | "application/apply-patch+yaml" => {
+            count(b"{:") * OBJECT_BYTES + count(b"\n,[-") * VALUE_BYTES
+        }
         _ => count(b"{") * OBJECT_BYTES + count(b",:[") * VALUE_BYTES,
     };
     // The text, and the strings in it.

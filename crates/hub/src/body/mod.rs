@@ -155,6 +155,14 @@ pub(crate) fn decode_json(body: &[u8]) -> Result<DecodedObject, serde_json::Erro
     Ok(DecodedObject { value, duplicates: state.duplicates })
 }
 
+/// Decodes an apply patch: YAML, which JSON is too. Only JSON may have a field twice.
+pub(crate) fn decode_apply_patch(body: &[u8]) -> Result<DecodedObject, DecodeError> {
+    match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => decode_json(body).or_else(|_| decode_yaml(body)),
+        _ => decode_yaml(body),
+    }
+}
+
 fn decode_yaml(body: &[u8]) -> Result<DecodedObject, DecodeError> {
     let text = std::str::from_utf8(body).map_err(|error| DecodeError::Yaml(error.to_string()))?;
     let mut options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };

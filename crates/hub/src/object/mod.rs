@@ -23,7 +23,7 @@ const ENCODED_PREFIX: &[u8] = br#"{"metadata":{"#;
 /// The metadata field for the revision.
 const RESOURCE_VERSION: &str = "resourceVersion";
 
-/// Encodes an object for the store: metadata first, no resourceVersion, no managed fields.
+/// Encodes an object for the store: metadata first, no resourceVersion.
 ///
 /// # Errors
 /// Never for a JSON object.
@@ -33,7 +33,7 @@ pub fn encode(object: &Value) -> Result<Bytes, serde_json::Error> {
     let metadata = fields.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
     let mut out = BytesMut::with_capacity(1024).writer();
     out.get_mut().put_slice(ENCODED_PREFIX);
-    let kept = |key: &str| !matches!(key, RESOURCE_VERSION | "managedFields" | "selfLink");
+    let kept = |key: &str| !matches!(key, RESOURCE_VERSION | "selfLink");
     write_fields(&mut out, metadata.iter().filter(|(key, _)| kept(key)))?;
     out.get_mut().put_u8(b'}');
     let rest: Vec<_> = fields.iter().filter(|(key, _)| *key != "metadata").collect();
@@ -148,13 +148,7 @@ pub fn prepare_create(kind: &ResourceKind, object: &mut Value, server: &ServerMe
         let prefix: String = prefix.chars().take(63 - server.suffix.len()).collect();
         set_metadata_field(object, "name", Some(format!("{prefix}{}", server.suffix).into()));
     }
-    for field in [
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "managedFields",
-        RESOURCE_VERSION,
-    ] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", RESOURCE_VERSION] {
         set_metadata_field(object, field, None);
     }
     set_metadata_field(object, "uid", Some(server.uid.clone().into()));
@@ -187,7 +181,9 @@ pub fn prepare_update(kind: &ResourceKind, part: ObjectPart, old: &Value, new: &
         }
         ObjectPart::Status => {
             let status = new.get("status").cloned();
+            let managers = new["metadata"].get("managedFields").cloned();
             *new = old.clone();
+            set_metadata_field(new, "managedFields", managers);
             if let Some(fields) = new.as_object_mut() {
                 match status {
                     Some(status) => fields.insert("status".into(), status),
@@ -213,7 +209,6 @@ fn keep_immutable_metadata(old: &Value, new: &mut Value) {
     ] {
         set_metadata_field(new, field, old["metadata"].get(field).cloned());
     }
-    set_metadata_field(new, "managedFields", None);
     set_metadata_field(new, "selfLink", None);
 }
 

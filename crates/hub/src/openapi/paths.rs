@@ -63,7 +63,8 @@ fn operation(kind: &ResourceKind, verb: &str, dialect: OpenApiVersion) -> Value 
         "list" | "deletecollection" => {
             &["labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "watch"]
         }
-        "create" | "update" | "patch" => &["dryRun", "fieldManager", "fieldValidation"],
+        "create" | "update" => &["dryRun", "fieldManager", "fieldValidation"],
+        "patch" => &["dryRun", "fieldManager", "fieldValidation", "force"],
         "delete" => &["dryRun", "gracePeriodSeconds", "propagationPolicy"],
         _ => &[],
     };
@@ -97,7 +98,7 @@ fn operation(kind: &ResourceKind, verb: &str, dialect: OpenApiVersion) -> Value 
 fn parameter(name: &str, dialect: OpenApiVersion) -> Value {
     let type_ = match name {
         "limit" | "gracePeriodSeconds" => "integer",
-        "watch" => "boolean",
+        "watch" | "force" => "boolean",
         _ => "string",
     };
     match dialect {
@@ -129,6 +130,7 @@ fn body(kind: &ResourceKind, verb: &str) -> Option<Value> {
             if kind.built_in {
                 types.push("application/strategic-merge-patch+json");
             }
+            types.push("application/apply-patch+yaml");
             let entries = types
                 .into_iter()
                 .map(|name| (name.to_owned(), json!({"schema": meta_reference("Patch")})));

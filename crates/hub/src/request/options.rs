@@ -80,6 +80,10 @@ pub struct QueryOptions {
     pub dry_run: bool,
     /// `fieldValidation`.
     pub field_validation: FieldValidation,
+    /// `fieldManager`.
+    pub field_manager: String,
+    /// `force`, of an apply patch.
+    pub force: Option<bool>,
     /// `propagationPolicy`.
     pub propagation: Option<DeletionPropagation>,
     /// `includeObject`, unparsed: what the rows of a table include.
@@ -118,12 +122,16 @@ pub fn parse_query(query: &str) -> Result<QueryOptions, QueryError> {
         verbose: query.contains_key("verbose"),
         pretty: parse_flag(&query, "pretty").unwrap_or_default(),
         include_object: get("includeObject").to_owned(),
+        field_manager: get("fieldManager").to_owned(),
         ..QueryOptions::default()
     };
     options.limit = parse_number(&query, "limit")?.map_or(0, |n| usize::try_from(n).unwrap_or(0));
     options.timeout_seconds = parse_number(&query, "timeoutSeconds")?;
     if query.contains_key("sendInitialEvents") {
         options.initial_events = Some(parse_flag(&query, "sendInitialEvents")?);
+    }
+    if query.contains_key("force") {
+        options.force = Some(parse_flag(&query, "force")?);
     }
     options.version_match = match get("resourceVersionMatch") {
         "" => None,

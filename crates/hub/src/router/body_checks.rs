@@ -144,6 +144,21 @@ pub(super) fn set_namespace(
     Ok(())
 }
 
+/// Checks that the object has the name of the path.
+pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
+    let sent = metadata_str(object, "name");
+    if sent == name {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(if sent.is_empty() {
+        format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
+    } else {
+        format!("the name of the object ({sent}) does not match the name on the URL ({name})")
+    }))
+}
+
 /// Checks that the namespace exists and is not being deleted.
 pub(super) fn check_namespace(call: &ResourceRequest<'_>) -> Result<(), ApiError> {
     let Some(name) = call.namespace() else { return Ok(()) };

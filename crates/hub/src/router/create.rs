@@ -5,11 +5,11 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::body_checks::{check_namespace, check_type, decode_object, set_namespace};
-use super::node_identity;
 use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
 use super::write::put_object;
+use super::{field_managers, node_identity};
 use crate::body::DecodedObject;
 use crate::hub::new_server_metadata;
 use crate::object::{self, ObjectPart, metadata_str};
@@ -30,7 +30,7 @@ pub(super) async fn create(
         let mut sent = decode_object(call.kind, content_type, body)?;
         check_type(call.kind, &sent.value)?;
         set_namespace(call, &mut sent.value)?;
-        decode_input(call, sent)
+        decode_input(call, sent, Writer::Tracked)
     })?;
     // A generated name that is taken is replaced by another, as often as kube-apiserver does.
     for left in (0..MAX_NAME_ATTEMPTS).rev() {
@@ -56,12 +56,38 @@ pub(super) async fn create_on_update(
     call: &ResourceRequest<'_>,
     sent: DecodedObject,
 ) -> Result<Response, ApiError> {
-    let given = decode_input(call, sent)?;
+    let given = decode_input(call, sent, Writer::Tracked)?;
     call.authorize_as(RequestVerb::Create, call.path.name.as_deref())?;
     let object = prepare_object(call, &given.object)?;
     let mut response = insert(call, metadata_str(&object, "name"), &object).await?;
     response::add_warnings(&mut response, &given.warnings);
     Ok(response)
+}
+
+/// Creates the object of an apply patch, whose managers are set already. `None` if one was created meanwhile.
+pub(super) async fn create_applied(
+    call: &ResourceRequest<'_>,
+    applied: Value,
+) -> Result<Option<Response>, ApiError> {
+    let sent = DecodedObject { value: applied, duplicates: Vec::new() };
+    let given = decode_input(call, sent, Writer::Applied)?;
+    call.authorize_as(RequestVerb::Create, call.path.name.as_deref())?;
+    let object = prepare_object(call, &given.object)?;
+    match insert(call, metadata_str(&object, "name"), &object).await {
+        Err(error) if is_already_exists(&error) => Ok(None),
+        Err(error) => Err(error),
+        Ok(mut response) => {
+            response::add_warnings(&mut response, &given.warnings);
+            Ok(Some(response))
+        }
+    }
+}
+
+/// Whether the managers of an object still have to be recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Tracked,
+    Applied,
 }
 
 /// A decoded object of the requested kind.
@@ -72,10 +98,20 @@ struct CreateInput {
     generate_name: bool,
 }
 
-fn decode_input(call: &ResourceRequest<'_>, sent: DecodedObject) -> Result<CreateInput, ApiError> {
+fn decode_input(
+    call: &ResourceRequest<'_>,
+    sent: DecodedObject,
+    writer: Writer,
+) -> Result<CreateInput, ApiError> {
     let mut object = sent.value;
-    let unknown = call.hub.inner.admission(call.kind).prune(call.kind, &mut object)?;
+    let admission = call.hub.inner.admission(call.kind);
+    let unknown = admission.prune(call.kind, &mut object)?;
     let mut warnings = validate_input(call, &unknown, &sent.duplicates)?;
+    strategy::on_decode(call.kind, &mut object);
+    admission.apply_defaults(&mut object);
+    if writer == Writer::Tracked {
+        field_managers::track(call, None, &mut object);
+    }
     warnings.extend(node_identity::assign_roles(call, &mut object));
     if !metadata_str(&object, "resourceVersion").is_empty() {
         return Err(ApiError {

@@ -10,12 +10,14 @@
 
 mod access_reviews;
 mod admin_endpoints;
+mod apply;
 mod authentication;
 mod body_checks;
 mod content_negotiation;
 mod create;
 mod delete;
 mod discovery_endpoints;
+mod field_managers;
 mod impersonation;
 mod machine_endpoint;
 mod node_identity;

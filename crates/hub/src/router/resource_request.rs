@@ -14,7 +14,10 @@ use super::content_negotiation::{self, AcceptedFormat};
 use super::response::ObjectRenderer;
 use super::selection::Selection;
 use super::visibility::{self, NodeFilter};
-use super::{BufferedRequest, create, delete, discovery_endpoints, read, response, watch, write};
+use super::{
+    BufferedRequest, create, delete, discovery_endpoints, field_managers, read, response, watch,
+    write,
+};
 use crate::audit::{AuditEvent, ImpersonatedUser};
 use crate::auth::UserInfo;
 use crate::auth::authorizer::{AuthorizationDecision, NODE_LEASE_NAMESPACE, RequestAttributes};
@@ -71,7 +74,7 @@ impl RequestVerb {
     }
 
     /// The options type of the verb, for error messages.
-    fn options_kind(self) -> &'static str {
+    pub(super) fn options_kind(self) -> &'static str {
         match self {
             Self::Get => "GetOptions",
             Self::List | Self::Watch => "ListOptions",
@@ -115,6 +118,10 @@ pub(super) struct ResourceRequest<'a> {
     accept: AcceptedFormat,
     include: IncludeObject,
     source_ip: Option<IpAddr>,
+    /// Whether it is an apply patch.
+    pub(super) is_apply: bool,
+    /// `User-Agent`: names the manager of a write that does not.
+    pub(super) user_agent: String,
 }
 
 /// The error for a method that collections do not support. CRD kinds have a different text.
@@ -163,6 +170,10 @@ impl<'a> ResourceRequest<'a> {
             accept: AcceptedFormat::default(),
             include: IncludeObject::Metadata,
             source_ip: request.source_ip(),
+            is_apply: request
+                .header(header::CONTENT_TYPE)
+                .is_some_and(|kind| PatchKind::from_content_type(kind) == Some(PatchKind::Apply)),
+            user_agent: request.header(header::USER_AGENT).unwrap_or_default().to_owned(),
         };
         // Before it is authorized and audited: refused writes must neither cost much nor fill the audit log.
         if verb.is_write() {
@@ -195,12 +206,19 @@ impl<'a> ResourceRequest<'a> {
             RequestVerb::Get => read::get(self, &name).await,
             RequestVerb::List => read::list(self).await,
             RequestVerb::Watch => watch::watch(self),
-            RequestVerb::Create => create::create(self, content_type, &request.body).await,
-            RequestVerb::Update => write::update(self, &name, content_type, &request.body).await,
+            RequestVerb::Create => {
+                field_managers::check_options(self, None)?;
+                create::create(self, content_type, &request.body).await
+            }
+            RequestVerb::Update => {
+                field_managers::check_options(self, None)?;
+                write::update(self, &name, content_type, &request.body).await
+            }
             RequestVerb::Patch => {
                 let accepted = write::patch_types(self.kind);
                 let kind = PatchKind::from_content_type(content_type.unwrap_or_default())
                     .ok_or_else(|| ApiError::unsupported_media_type(accepted))?;
+                field_managers::check_options(self, Some(kind))?;
                 write::patch(self, &name, kind, &request.body).await
             }
             RequestVerb::Delete => delete::delete(self, &name, content_type, &request.body).await,

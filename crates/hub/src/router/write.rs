@@ -7,14 +7,17 @@ use axum::response::Response;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::body_checks::{check_same_type, check_type, check_uid, decode_object, set_namespace};
+use super::body_checks::{
+    check_name, check_same_type, check_type, check_uid, decode_object, set_namespace,
+};
 use super::node_identity;
 use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
-use super::{create, read};
+use super::{apply, create, field_managers, read};
 use crate::admission;
 use crate::body::{self, DecodedObject};
+use crate::field_management::keep_times_if_unchanged;
 use crate::kind_registry::ResourceKind;
 use crate::object::{self, ObjectPart, metadata_str};
 use crate::object_limits::{MAX_STORED_DEPTH, measure};
@@ -35,9 +38,14 @@ pub(super) fn patch_types(kind: &ResourceKind) -> &'static [&'static str] {
             "application/json-patch+json",
             "application/merge-patch+json",
             "application/strategic-merge-patch+json",
+            "application/apply-patch+yaml",
         ]
     } else {
-        &["application/json-patch+json", "application/merge-patch+json"]
+        &[
+            "application/json-patch+json",
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        ]
     }
 }
 
@@ -53,16 +61,7 @@ pub(super) async fn update(
     check_type(call.kind, &value)?;
     let mut value = value;
     set_namespace(call, &mut value)?;
-    let sent = metadata_str(&value, "name");
-    if sent != name {
-        return Err(ApiError::bad_request(if sent.is_empty() {
-            format!(
-                "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-            )
-        } else {
-            format!("the name of the object ({sent}) does not match the name on the URL ({name})")
-        }));
-    }
+    check_name(&value, name)?;
     let key = object::storage_key(call.kind, call.namespace(), name);
     let creates = strategy::creates_on_update(call.kind)
         && call.path.subresource.is_none()
@@ -86,7 +85,7 @@ pub(super) async fn patch(
     let supported = match kind {
         PatchKind::Json | PatchKind::Merge => true,
         PatchKind::Strategic => rules.is_some(),
-        PatchKind::Apply => false,
+        PatchKind::Apply => return apply::apply(call, name, body).await,
     };
     if !supported {
         return Err(ApiError::unsupported_media_type(accepted));
@@ -122,13 +121,13 @@ async fn read_modify_write(
         let entry = call.hub.inner.store.get(&key);
         let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
         let size = entry.value.len();
-        let old = run_offloaded(size, || call.renderer().value(&entry))?;
+        let old = run_offloaded(size, || stored_object(call, &entry))?;
         let changed = run_offloaded(size, || change(&old))?;
         // A patched object keeps the resourceVersion that was read, so a conflict is retried unless
         // the patch sets one itself.
         let conditional = !metadata_str(&changed, "resourceVersion").is_empty() && !is_patch;
         let (new, warnings) =
-            run_offloaded(size, || prepare_update(call, &entry, &old, changed, duplicates))?;
+            run_offloaded(size, || prepare_update(call, &entry, &old, changed, Some(duplicates)))?;
         match store_update(call, &entry, &old, &new).await? {
             Some(mut response) => {
                 response::add_warnings(&mut response, &warnings);
@@ -142,13 +141,24 @@ async fn read_modify_write(
     Err(ApiError::modified_conflict(call.kind, name))
 }
 
-/// Returns the object as it will be stored.
-fn prepare_update(
+/// Decodes a stored object as it is shown. An older version may have stored it in another form.
+pub(super) fn stored_object(
+    call: &ResourceRequest<'_>,
+    entry: &StoreEntry,
+) -> Result<Value, ApiError> {
+    let mut object = call.renderer().value(entry)?;
+    strategy::on_decode(call.kind, &mut object);
+    Ok(object)
+}
+
+/// Returns the object as it will be stored. `duplicates` are the fields that the request has twice; `None` if it was an
+/// apply patch, which has recorded its managers already.
+pub(super) fn prepare_update(
     call: &ResourceRequest<'_>,
     entry: &StoreEntry,
     old: &Value,
     mut new: Value,
-    duplicates: &[String],
+    duplicates: Option<&[String]>,
 ) -> Result<(Value, Vec<String>), ApiError> {
     let (kind, name) = (call.kind, metadata_str(old, "name"));
     let subresource = call.path.subresource.as_deref();
@@ -157,8 +167,11 @@ fn prepare_update(
     let strict = call.options.field_validation == FieldValidation::Strict;
     let sent = (strict && call.verb == RequestVerb::Patch).then(|| new.clone());
     let unknown = admission.prune(kind, &mut new)?;
-    let validated =
-        admission::apply_field_validation(call.options.field_validation, &unknown, duplicates);
+    let validated = admission::apply_field_validation(
+        call.options.field_validation,
+        &unknown,
+        duplicates.unwrap_or_default(),
+    );
     let warnings = validated.map_err(|error| match &sent {
         Some(sent) => patch::invalid_result(sent, &error.to_string()),
         None => admission::decode_error(kind, &error.to_string()),
@@ -184,6 +197,11 @@ fn prepare_update(
     if !errors.is_empty() {
         return Err(ApiError::invalid(kind, name, errors));
     }
+    strategy::on_decode(kind, &mut new);
+    admission.apply_defaults(&mut new);
+    if duplicates.is_some() {
+        field_managers::track(call, Some(old), &mut new);
+    }
     let part = if subresource.is_some() { ObjectPart::Status } else { ObjectPart::Object };
     object::prepare_update(kind, part, old, &mut new);
     strategy::on_update(kind, old, &mut new, subresource);
@@ -195,11 +213,12 @@ fn prepare_update(
     strategy::check_machine_event(kind, &call.user, old, &new)?;
     admission.validate(kind, part, &new, Some(old))?;
     admission.normalize_numbers(&mut new);
+    keep_times_if_unchanged(old, &mut new);
     Ok((new, warnings))
 }
 
 /// Stores the object, or removes it if its last finalizer is gone. `None` means a conflict.
-async fn store_update(
+pub(super) async fn store_update(
     call: &ResourceRequest<'_>,
     entry: &StoreEntry,
     old: &Value,
@@ -241,7 +260,7 @@ pub(super) async fn put_object(
     object: &Value,
     expect: Precondition,
 ) -> Result<Option<StoreEntry>, ApiError> {
-    let stored = stored_form(call, object);
+    let mut stored = stored_form(call, object);
     measure(&stored, MAX_STORED_DEPTH).map_err(|error| {
         let name = metadata_str(&stored, "name");
         let error = FieldError::forbidden("", format!("the object is {error}"));
@@ -251,6 +270,15 @@ pub(super) async fn put_object(
     // An object that an older version stored may stay as large as it is.
     let old_size = call.hub.inner.store.get(&key).map_or(0, |entry| entry.value.len());
     let limit = strategy::max_object_bytes(call.kind);
+    let value = if value.len() > limit.max(old_size) && !field_managers::is_apply(call) {
+        // Who owns what is dropped before a write is refused.
+        let mut smaller = stored.into_owned();
+        object::set_metadata_field(&mut smaller, "managedFields", None);
+        stored = Cow::Owned(smaller);
+        object::encode(&stored).map_err(|error| ApiError::internal(error.to_string()))?
+    } else {
+        value
+    };
     if value.len() > limit.max(old_size) {
         let name = metadata_str(&stored, "name");
         return Err(ApiError::object_too_large(call.kind, name, value.len(), limit));

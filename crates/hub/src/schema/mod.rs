@@ -81,6 +81,11 @@ impl Schema {
         defaults::apply_defaults(&self.root, object);
     }
 
+    /// Applies defaults only.
+    pub fn apply_defaults_keeping_nulls(&self, object: &mut Value) {
+        defaults::apply_defaults(&self.root, object);
+    }
+
     /// Drops unknown fields. Returns their paths (`spec.list[0].field`), sorted.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::prune(&self.root, object)

@@ -6,6 +6,7 @@ mod objects;
 mod patches;
 mod reads;
 mod rejections;
+mod server_side_apply;
 
 use machinist_e2e::api_server::{self, ApiServer};
 use std::panic::{AssertUnwindSafe, catch_unwind};

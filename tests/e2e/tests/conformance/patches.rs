@@ -1,4 +1,4 @@
-//! Patches of every type. (The hub refuses server-side apply, which the docs mention.)
+//! Patches of every type but apply patches, which `server_side_apply` compares.
 
 use super::ConformanceCheck;
 use super::api_server::ApiServer;
