@@ -15,10 +15,13 @@ fn rows_match_kube_apiserver() {
         let own = case.get("crd").map(machinist_hub::built_in::from_crd).unwrap_or_default();
         let kind = own.first().unwrap_or_else(|| pure::kind_of(&case));
         let ours = table(kind, objects, json!({}), IncludeObject::None, now);
+        // Ours may follow after those of MCO: `kubectl get mcp -o wide` shows what blocks a rollout.
+        let recorded = case["columns"].as_array().expect("columns").len();
         let columns: Value = ours["columnDefinitions"]
             .as_array()
             .expect("columns")
             .iter()
+            .take(recorded)
             .map(|column| {
                 json!({"name": column["name"], "type": column["type"], "format": column["format"], "priority": column["priority"]})
             })
@@ -27,7 +30,9 @@ fn rows_match_kube_apiserver() {
         let rows = ours["rows"].as_array().expect("rows");
         for (row, cells) in rows.iter().zip(case["cells"].as_array().expect("cells")) {
             assert_eq!(row["object"], Value::Null);
-            if row["cells"] != *cells {
+            if row["cells"].as_array().map(|own| &own[..recorded])
+                != cells.as_array().map(Vec::as_slice)
+            {
                 wrong += 1;
                 println!("{}\nours   {}\ntheirs {cells}", kind.kind, row["cells"]);
             }

@@ -124,7 +124,10 @@ fn invalid_input_is_reported_and_nothing_is_written() {
             vec!["MachineConfigPool lonely", "spec.machineConfigSelector"],
         ),
         (&with(&pool.replace("POOL", "../../up")), vec!["MachineConfigPool", "metadata.name"]),
-        (&with(&example), vec!["ControllerConfig", "given twice", "remove one"]),
+        (
+            &with(&example.replace("  rootCAData", named)),
+            vec!["ControllerConfig", "given twice", "remove one"],
+        ),
     ] {
         let site = BootstrapFixture::new();
         let (path, out) = (site.write("a.yaml", text), site.path("out"));

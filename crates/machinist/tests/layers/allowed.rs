@@ -69,6 +69,7 @@ pub(crate) const HUB: Table = &[
     ("name_validation", ""),
     ("object_limits", ""),
     ("random", ""),
+    ("write_order", ""),
     ("store", "hex"),
     ("auth", "hex name_validation random"),
     ("machines", "auth store"),
@@ -82,19 +83,20 @@ pub(crate) const HUB: Table = &[
     ("table", "json_path kind_registry schema"),
     ("openapi", "discovery hex kind_registry"),
     ("object", "event_conversion kind_registry name_validation object_limits schema"),
+    ("field_management", "event_conversion kind_registry object object_limits schema"),
     ("unreadable_entries", "object store"),
     ("metrics", "store unreadable_entries"),
-    ("admission", "kind_registry object object_limits request schema status"),
+    ("admission", "field_management kind_registry object object_limits request schema status"),
     ("body", "auth object_limits status"),
     ("deletion", "kind_registry object request"),
     ("patch", "object_limits schema status"),
     ("selector", "kind_registry name_validation schema status"),
-    ("strategy", "auth kind_registry object object_limits status"),
+    ("strategy", "auth field_management kind_registry object object_limits status"),
     ("data_check", "object store"),
     ("request_shares", "auth held_body status"),
     ("quotas", "auth kind_registry object status store"),
     // The hub: store, kinds and state that its parts share.
-    ("hub", "admission audit auth body kind_registry metrics object quotas request_shares store unreadable_entries"),
+    ("hub", "admission audit auth body kind_registry metrics object quotas request_shares store unreadable_entries write_order"),
     // Background loops and the request handlers.
     ("backup_stream", "audit auth hub"),
     ("sweep", "hub store"),
@@ -103,9 +105,9 @@ pub(crate) const HUB: Table = &[
     ("node_liveness", "hub machines object store"),
     ("signer", "auth hub machines object store"),
     ("garbage_collector", "deletion hub kind_registry object request store"),
-    ("router", "admission audit auth body deletion discovery event_conversion hex hub kind_registry machines metrics name_validation object object_limits openapi patch random request request_shares schema selector status store strategy table unreadable_entries"),
+    ("router", "admission audit auth body deletion discovery event_conversion field_management hex hub kind_registry machines metrics name_validation object object_limits openapi patch random request request_shares schema selector status store strategy table unreadable_entries"),
     // What starts a hub, and the port it is served on.
-    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas request_shares signer store unreadable_entries"),
+    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas request_shares signer store unreadable_entries write_order"),
     ("server", "auth held_body router"),
 ];
 

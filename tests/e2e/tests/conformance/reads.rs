@@ -119,7 +119,9 @@ fn table(api_server: &ApiServer) {
             "ReadyMachineCount",
             "UpdatedMachineCount",
             "DegradedMachineCount",
-            "Age"
+            "Age",
+            "Blocked",
+            "Why"
         ]
     );
     let cells = table["rows"][0]["cells"].as_array().unwrap();

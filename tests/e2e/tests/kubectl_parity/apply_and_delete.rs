@@ -123,7 +123,9 @@ fn all_or_nothing(api_server: &ApiServer) {
         assert!(output.contains(part), "{part}: {output}");
     }
     machinist_fails(api_server, &["get", "mc", "50-never"], 1);
-    let twice = format!("{CONFIG}---\n{CONFIG}");
+    // The same object with other contents; a mere repetition is read once.
+    let other = CONFIG.replace("spec:", "spec:\n  fips: true");
+    let twice = format!("{CONFIG}---\n{other}");
     let output = machinist_fails(
         api_server,
         &["apply", "-f", &manifest(api_server, "twice.yaml", &twice)],
