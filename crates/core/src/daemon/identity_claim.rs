@@ -21,7 +21,8 @@ pub struct IdentityClaim {
     pub boot: String,
     /// The machine ID. Clones may share it.
     pub machine: String,
-    /// When it was claimed, in seconds since 1970, by the clock of the machine.
+    /// When it was claimed, in milliseconds since 1970, by the clock of the machine. Seconds would let the later of two
+    /// machines that start together win.
     pub since: u64,
 }
 

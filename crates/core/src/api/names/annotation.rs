@@ -151,7 +151,7 @@ pub mod machinist {
     /// When the drain of a machine began, so that a restarted controller knows.
     pub const DRAIN_STARTED: &str = "machinist.dev/drain-started";
     /// Which boot of which machine acts under the identity of a Node, and since when: `<boot id>
-    /// <machine id> <seconds since 1970>`. Written by its daemon.
+    /// <machine id> <milliseconds since 1970>`. Written by its daemon.
     pub const IDENTITY_CLAIM: &str = "machinist.dev/identity-claim";
     /// The paths that others have changed, as JSON: `path`, `kind` and, if known, `by`. Written by its daemon.
     pub const DRIFTED: &str = "machinist.dev/drifted";

@@ -92,7 +92,8 @@ impl Agent {
     fn new_claim(&self) -> IdentityClaim {
         let machine = fs::read_to_string(self.disk.path().join("etc/machine-id"));
         let machine = machine.unwrap_or_default().trim().to_owned();
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
         let machine = if machine.is_empty() { "unknown".to_owned() } else { machine };
         IdentityClaim { boot: self.boot_id.clone(), machine, since }
     }
