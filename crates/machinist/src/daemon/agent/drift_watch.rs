@@ -181,7 +181,14 @@ impl Agent {
         // A repair by hand has to be noticed.
         self.start_watching(node, config).await;
         if !not_healed.is_empty() {
-            anyhow::bail!("{unexpected}; cannot heal: {}", not_healed.join("; "));
+            let reason = format!("{unexpected}; cannot heal: {}", not_healed.join("; "));
+            // Paths that only wait for their next heal do not wait for those that cannot be healed.
+            let (now, limit) = (self.now(), &self.session.heal_limit);
+            let pauses = drifted_paths(&findings).into_iter().map(|path| limit.pause(path, now));
+            let Some(retry_in) = pauses.filter(|pause| !pause.is_zero()).min() else {
+                anyhow::bail!(reason);
+            };
+            return Err(RetryLater { reason, retry_in }.into());
         }
         if policy == DriftPolicy::Heal
             && let Some(later) = self.heal_later(node, &findings, &unexpected).await?
