@@ -52,7 +52,7 @@ const FAULTS: [Fault; 15] = [
     fault(
         "read-only",
         "mount --bind /etc /etc; mount -o remount,bind,ro /etc",
-        "umount /etc",
+        "umount -l /etc",
         false,
     ),
     fault(

@@ -40,12 +40,16 @@ fn a_pool_gets_an_image_and_rolls_back_from_a_broken_one() {
     assert_eq!(machine.read_file("/etc/motd").unwrap(), b"two\n");
     assert_eq!(machine.read_file("/etc/local").unwrap(), b"mine\n");
     assert_eq!(machine.read_file("/etc/testkit-new").unwrap(), b"new in v2\n");
-    wait_for("all events", || Ok(hub.events("a").iter().any(|it| it == "NodeDone"))).unwrap();
-    let events = hub.events("a");
-    let mut rest = events.iter();
-    for reason in ["OSUpdateStarted", "Drain", "OSUpgradeApplied", "Reboot", "NodeDone"] {
-        assert!(rest.any(|event| event == reason), "no {reason} in its place: {events:?}");
-    }
+    wait_for("all events, in this order", || {
+        let events = hub.events("a");
+        let mut rest = events.iter();
+        for reason in ["OSUpdateStarted", "Drain", "OSUpgradeApplied", "Reboot", "NodeDone"] {
+            let found = rest.any(|event| event == reason);
+            anyhow::ensure!(found, "no {reason} in its place: {events:?}");
+        }
+        Ok(true)
+    })
+    .unwrap();
 
     // An image on which the machine is unhealthy: an automatic rollback, files included, without a retry.
     let booted = status(&machine)["booted"].clone();
