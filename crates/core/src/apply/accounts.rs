@@ -89,7 +89,7 @@ fn apply_account(
     view: &mut TreeOverlay,
 ) -> Result<(), ApplyError> {
     check_fields(user)?;
-    let passwd = view.text(PASSWD)?.unwrap_or_default();
+    let passwd = text_of(PASSWD, view)?.unwrap_or_default();
     let line = match PasswdLine::find(&passwd, &user.name) {
         Some(line) => adjust(line, user, account, view)?,
         None => create(user, &passwd, account, view)?,
@@ -168,7 +168,7 @@ fn adjust(
         };
         return Err(differs(field, has, wants));
     }
-    let text = view.text(PASSWD)?.unwrap_or_default();
+    let text = text_of(PASSWD, view)?.unwrap_or_default();
     write_text(PASSWD, with_line(&text, &user.name, Some(&new.to_line())), view)?;
     Ok(new)
 }
@@ -185,7 +185,7 @@ fn create(
         field,
         problem,
     };
-    let groups = view.text(GROUP)?.unwrap_or_default();
+    let groups = text_of(GROUP, view)?.unwrap_or_default();
     let is_system = user.system.unwrap_or_default();
     let asked =
         match user.uid {
@@ -234,7 +234,7 @@ fn create(
         shell,
     };
     write_text(PASSWD, with_line(passwd, &user.name, Some(&line.to_line())), view)?;
-    if let Some(shadow) = view.text(SHADOW)? {
+    if let Some(shadow) = text_of(SHADOW, view)? {
         let today = view.defaults.today;
         let entry = format!("{}:{NO_PASSWORD}:{today}:0:99999:7:::", user.name);
         write_text(SHADOW, with_line(&shadow, &user.name, Some(&entry)), view)?;
@@ -268,7 +268,7 @@ fn create_group(
     }
     let Some(gid) = free_id([groups, ""], Some(uid), is_system) else { return Ok(None) };
     write_text(GROUP, with_line(groups, name, Some(&format!("{name}:x:{gid}:"))), view)?;
-    if let Some(text) = view.text(GROUP_SHADOW)? {
+    if let Some(text) = text_of(GROUP_SHADOW, view)? {
         write_text(GROUP_SHADOW, with_line(&text, name, Some(&format!("{name}:!::"))), view)?;
     }
     account.has_created_group = true;
@@ -281,7 +281,7 @@ fn group_id(
     field_name: &'static str,
     view: &mut TreeOverlay,
 ) -> Result<u32, ApplyError> {
-    let text = view.text(GROUP)?.unwrap_or_default();
+    let text = text_of(GROUP, view)?.unwrap_or_default();
     field(&text, group, 2).and_then(|gid| gid.parse().ok()).ok_or_else(|| ApplyError::User {
         user: user.name.clone(),
         field: field_name,
@@ -321,7 +321,7 @@ fn set_member(
 ) -> Result<bool, ApplyError> {
     let mut has_changed = false;
     for path in [GROUP, GROUP_SHADOW] {
-        let Some(text) = view.text(path)? else { continue };
+        let Some(text) = text_of(path, view)? else { continue };
         let new = account_files::with_member(&text, group, user, is_member);
         has_changed |= path == GROUP && new != text;
         write_text(path, new, view)?;
@@ -338,7 +338,7 @@ fn set_password(
     let Some(hash) = given(&user.password_hash) else {
         return restore_password(&user.name, account, view);
     };
-    let text = view.text(SHADOW)?.unwrap_or_default();
+    let text = text_of(SHADOW, view)?.unwrap_or_default();
     let Some(before) = field(&text, &user.name, 1) else { return Ok(()) };
     if before == hash {
         return Ok(());
@@ -357,7 +357,7 @@ fn restore_password(
     view: &mut TreeOverlay,
 ) -> Result<(), ApplyError> {
     let Some(before) = account.password.take() else { return Ok(()) };
-    let text = view.text(SHADOW)?.unwrap_or_default();
+    let text = text_of(SHADOW, view)?.unwrap_or_default();
     let text = with_field(&text, user, 1, &before.hash);
     write_text(SHADOW, with_field(&text, user, 2, &before.changed), view)
 }
@@ -394,7 +394,7 @@ fn set_keys(
         FsNode::File { meta, .. } => meta,
         _ => FileMeta { mode, owner },
     };
-    let text = view.text(&real)?.unwrap_or_default();
+    let text = text_of(&real, view)?.unwrap_or_default();
     let text = with_keys(&text, user.ssh_authorized_keys.iter().map(String::as_str));
     if is_in_home {
         let home = view.resolve(&line.home)?;
@@ -415,7 +415,7 @@ fn set_keys(
 fn remove_keys(path: &str, view: &mut TreeOverlay) -> Result<(), ApplyError> {
     let path = view.resolve(path)?;
     let FsNode::File { meta, .. } = view.node(&path)? else { return Ok(()) };
-    let text = view.text(&path)?.unwrap_or_default();
+    let text = text_of(&path, view)?.unwrap_or_default();
     let new = with_keys(&text, std::iter::empty());
     if new == text {
         return Ok(());
@@ -449,11 +449,22 @@ fn release_account(
         gone.extend([GROUP, GROUP_SHADOW]);
     }
     for path in gone {
-        if let Some(text) = view.text(path)? {
+        if let Some(text) = text_of(path, view)? {
             write_text(path, with_line(&text, name, None), view)?;
         }
     }
     Ok(())
+}
+
+/// The text of a file that is written back whole. Bytes that are not UTF-8, such as an old name, must not be replaced.
+fn text_of(path: &str, view: &mut TreeOverlay) -> Result<Option<String>, ApplyError> {
+    let Some(bytes) = view.bytes(path)? else { return Ok(None) };
+    String::from_utf8(bytes).map(Some).map_err(|error| {
+        let line =
+            error.as_bytes()[..error.utf8_error().valid_up_to()].split(|it| *it == b'\n').count();
+        let problem = format!("line {line} is not UTF-8: write it in UTF-8, or remove the line");
+        FsTreeError { path: path.to_owned(), problem }.into()
+    })
 }
 
 /// Writes a file of accounts, with the permissions that it has.

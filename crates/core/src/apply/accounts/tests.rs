@@ -1,3 +1,5 @@
+//! Accounts, keys and passwords on hosts that are not MCO's.
+
 use serde_json::{Value, json};
 
 use super::super::tests::{config, tree};
@@ -163,4 +165,27 @@ fn a_password_that_an_earlier_version_locked_is_restored() {
     assert!(text(&tree, "/etc/shadow").starts_with("core:!:1:"));
     assert!(text(&tree, "/home/core/.ssh/authorized_keys").contains("\nk\nl\n"));
     assert!(tree.read("/home/core/.ssh/authorized_keys.d/ignition").is_err());
+}
+
+/// A file is written back whole: what cannot be read exactly is refused, and stays as it is.
+#[test]
+fn a_line_that_is_not_utf_8_is_named_and_nothing_is_lost() {
+    let mut tree = tree();
+    let old = b"root:x:0:0::/root:/bin/sh\nren\xe9:x:1500:1500::/home/r:/bin/sh\n";
+    tree.add_file("/etc/passwd", old);
+    let error = apply_users(&mut tree, &json!([{"name": "alice"}])).unwrap_err().to_string();
+    assert!(error.contains("/etc/passwd: line 2 is not UTF-8: write it in UTF-8"), "{error}");
+    assert_eq!(tree.read("/etc/passwd").unwrap(), old);
+}
+
+/// A user can put a link in the place of the file with its keys; the daemon writes as root.
+#[test]
+fn a_link_in_the_place_of_the_keys_is_replaced_and_not_followed() {
+    let mut tree = tree();
+    let shadow = text(&tree, "/etc/shadow");
+    tree.add_link("/home/core/.ssh/authorized_keys", "/etc/shadow");
+    apply_users(&mut tree, &json!([{"name": "core", "sshAuthorizedKeys": ["k"]}])).unwrap();
+    assert_eq!(text(&tree, "/etc/shadow"), shadow);
+    let keys = text(&tree, "/home/core/.ssh/authorized_keys");
+    assert!(keys.starts_with("# BEGIN machinist") && keys.contains("\nk\n"), "{keys}");
 }

@@ -1,3 +1,5 @@
+//! What a host can do, from the facts about Debian and RHCOS hosts.
+
 use super::*;
 use serde_json::json;
 
