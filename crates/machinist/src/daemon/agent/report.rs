@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, Node};
@@ -16,6 +17,7 @@ use machinist_core::node::machine_config_node::{
 };
 use machinist_core::rollout::pools_of;
 use serde_json::json;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -47,6 +49,8 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest such time that is waited at once.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
+/// How many reports wait at most while the API server is slow or limits this machine. Later ones are dropped.
+const MAX_WAITING_REPORTS: usize = 1000;
 /// How often a report is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 4;
 
@@ -60,24 +64,34 @@ enum ReportMessage {
 /// Sends reports to the writer. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Reporter {
-    sender: mpsc::UnboundedSender<ReportMessage>,
+    sender: mpsc::Sender<ReportMessage>,
+    /// How many reports were dropped since the writer last said so.
+    dropped: Arc<AtomicUsize>,
 }
 
 impl Reporter {
     /// Returns a reporter, and the task that writes.
     pub(super) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        (Self { sender }, run_writer(client, receiver))
+        let (sender, receiver) = mpsc::channel(MAX_WAITING_REPORTS);
+        let dropped = Arc::new(AtomicUsize::new(0));
+        (Self { sender, dropped: Arc::clone(&dropped) }, run_writer(client, receiver, dropped))
+    }
+
+    /// Never waits: a report must not hold an update up.
+    fn send(&self, message: ReportMessage) {
+        if let Err(TrySendError::Full(_)) = self.sender.try_send(message) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Reports a condition on the MachineConfigNode.
     pub(super) fn write_status(&self, node: &Arc<Node>, report: NodeReport) {
-        let _ = self.sender.send(ReportMessage::Status(Arc::clone(node), Box::new(report)));
+        self.send(ReportMessage::Status(Arc::clone(node), Box::new(report)));
     }
 
     /// Writes the desired config to the spec of the MachineConfigNode.
     pub(super) fn write_spec(&self, node: &Arc<Node>) {
-        let _ = self.sender.send(ReportMessage::Spec(Arc::clone(node)));
+        self.send(ReportMessage::Spec(Arc::clone(node)));
     }
 
     /// Sends a normal event.
@@ -91,16 +105,18 @@ impl Reporter {
     }
 
     fn send_event(&self, node: &Arc<Node>, warning: bool, reason: &'static str, message: String) {
-        let event = ReportMessage::Event { node: Arc::clone(node), warning, reason, message };
-        let _ = self.sender.send(event);
+        self.send(ReportMessage::Event { node: Arc::clone(node), warning, reason, message });
     }
 
     /// Waits until everything is written, up to the timeout of a request.
     pub(super) async fn flush(&self) {
         let (sender, receiver) = oneshot::channel();
-        if self.sender.send(ReportMessage::Flush(sender)).is_ok() {
-            let _ = timeout(REQUEST_TIMEOUT, receiver).await;
-        }
+        let written = async {
+            if self.sender.send(ReportMessage::Flush(sender)).await.is_ok() {
+                let _ = receiver.await;
+            }
+        };
+        let _ = timeout(REQUEST_TIMEOUT, written).await;
     }
 }
 
@@ -110,7 +126,11 @@ fn retry_after(status: &kube::core::Status) -> Duration {
     Duration::from_secs(u64::from(seconds.max(1))).min(MAX_RETRY_AFTER)
 }
 
-async fn run_writer(client: Client, mut receiver: mpsc::UnboundedReceiver<ReportMessage>) {
+async fn run_writer(
+    client: Client,
+    mut receiver: mpsc::Receiver<ReportMessage>,
+    dropped: Arc<AtomicUsize>,
+) {
     const TASK: &str = "write a report";
     let (mut writer, failures) =
         (ReportWriter { client, cached: None, aggregated: HashMap::new() }, FailureLog::default());
@@ -123,6 +143,13 @@ async fn run_writer(client: Client, mut receiver: mpsc::UnboundedReceiver<Report
             Ok(Ok(())) => failures.succeeded(TASK, ""),
             Ok(Err(error)) => drop(failures.failed(TASK, "", &format!("{error:#}"))),
             Err(_) => drop(failures.failed(TASK, "", "the API server does not respond")),
+        }
+        let dropped = dropped.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            tracing::warn!(
+                dropped,
+                "dropped events and states: the API server accepts them too slowly"
+            );
         }
     }
 }
@@ -143,12 +170,13 @@ struct AggregatedEvent {
 }
 
 impl ReportWriter {
-    /// Writes a report. A machine that writes too much is asked to wait; a report that were dropped instead would leave
-    /// an old state in the MachineConfigNode.
+    /// Writes a report. A machine that writes too much is asked to wait; dropping its reports would leave an old
+    /// state in the MachineConfigNode.
     async fn write_when_allowed(&mut self, message: &ReportMessage) -> kube::Result<()> {
         loop {
             let written = timeout(REQUEST_TIMEOUT, self.write(message)).await;
-            match written.unwrap_or_else(|_| Err(kube::Error::Service("no response".into()))) {
+            let no_response = || kube::Error::Service("the API server does not respond".into());
+            match written.unwrap_or_else(|_| Err(no_response())) {
                 Err(kube::Error::Api(status)) if status.code == 429 => {
                     tokio::time::sleep(retry_after(&status)).await;
                 }
