@@ -125,7 +125,7 @@ impl Agent {
         let (from, to) = (name(old), name(new));
         let settings = own_node::get_machine_configuration(&self.client).await?;
         // MCO's literal line.
-        tracing::info!("Checking Reconcilable for config {from} to {to}");
+        tracing::debug!("Checking Reconcilable for config {from} to {to}");
         let os = self.plan_os(old, new, state).await?;
         let host = HostLimits {
             fips: detect::fips_enabled(self.disk.path()),
