@@ -51,21 +51,32 @@ impl HubOnDisk {
         Ok(())
     }
 
+    fn names(&self) -> Result<BTreeSet<String>> {
+        let list = block_on(self.api()?.list(&ListParams::default()))?;
+        Ok(list.items.iter().map(ResourceExt::name_any).collect())
+    }
+
     fn assert_nothing_lost(&self, when: &str) {
-        let list = block_on(self.api().unwrap().list(&ListParams::default())).unwrap();
-        let found: BTreeSet<String> = list.items.iter().map(ResourceExt::name_any).collect();
-        let lost: Vec<_> = self.acknowledged.difference(&found).collect();
+        self.assert_all_found(&self.names().unwrap(), when);
+    }
+
+    fn assert_all_found(&self, found: &BTreeSet<String>, when: &str) {
+        let lost: Vec<_> = self.acknowledged.difference(found).collect();
         assert!(lost.is_empty(), "{when}: lost {lost:?}");
     }
 
-    /// Waits until the running hub accepts writes again, without a restart.
+    /// Waits until the running hub accepts writes again, without a restart, and answers a read after that: a certificate
+    /// that it renews meanwhile may refuse connections for a moment.
     fn wait_until_writable(&mut self, when: &str) {
+        let mut found = BTreeSet::new();
         wait_with_timeout(RECOVERY_TIMEOUT, &format!("the hub to accept writes {when}"), || {
             self.hub.check_alive()?;
-            Ok(self.create().is_ok())
+            self.create()?;
+            found = self.names()?;
+            Ok(true)
         })
         .unwrap();
-        self.assert_nothing_lost(when);
+        self.assert_all_found(&found, when);
     }
 
     fn restart(&mut self, when: &str) {
