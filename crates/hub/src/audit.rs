@@ -1,7 +1,9 @@
 //! The audit log: one JSON line per write request and per backup, with the user, address, verb, object and status code.
 //!
-//! Never records object contents. Called by the router after each write and before each backup.
+//! Never records object contents. Each class of users has a file of its own: what machines and tokens do must not push
+//! the events of administrators out of the log. Called by the router after each write and before each backup.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -11,6 +13,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Serialize;
+
+use crate::auth::{ADMIN_GROUP, CONTROLLER_GROUP, NODE_GROUP};
 
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,13 +71,56 @@ fn shortened(name: &str) -> &str {
     &name[..ends.take_while(|end| *end <= MAX_NAME_BYTES).last().unwrap_or(0)]
 }
 
-/// The file is rotated at this size; one old file is kept.
-const ROTATE_AT_BYTES: u64 = 64 << 20;
+/// Whose events share a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AuditClass {
+    Administrators,
+    Controllers,
+    Machines,
+    /// Bootstrap tokens, viewers and whoever has no rights.
+    Others,
+}
 
-/// Writes audit events. A clone writes to the same file.
+impl AuditClass {
+    const ALL: [Self; 4] = [Self::Administrators, Self::Controllers, Self::Machines, Self::Others];
+
+    /// The class of the user who made the request, whoever it was made as.
+    fn of(groups: &[String]) -> Self {
+        let is_in = |group: &str| groups.iter().any(|own| own == group);
+        if is_in(ADMIN_GROUP) {
+            Self::Administrators
+        } else if is_in(CONTROLLER_GROUP) {
+            Self::Controllers
+        } else if is_in(NODE_GROUP) {
+            Self::Machines
+        } else {
+            Self::Others
+        }
+    }
+
+    /// What the name of the file has after `audit`.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Administrators => "",
+            Self::Controllers => "-controllers",
+            Self::Machines => "-machines",
+            Self::Others => "-others",
+        }
+    }
+
+    /// The file is rotated at this size; one old file is kept.
+    fn rotate_at(self) -> u64 {
+        match self {
+            Self::Administrators => 64 << 20,
+            _ => 32 << 20,
+        }
+    }
+}
+
+/// Writes audit events. A clone writes to the same files.
 #[derive(Debug, Clone, Default)]
 pub struct AuditLog {
-    sink: Option<Arc<Mutex<AuditFile>>>,
+    sinks: Option<Arc<[Mutex<AuditFile>; AuditClass::ALL.len()]>>,
 }
 
 #[derive(Debug)]
@@ -81,6 +128,7 @@ struct AuditFile {
     path: PathBuf,
     file: File,
     size: u64,
+    rotate_at: u64,
 }
 
 impl AuditLog {
@@ -90,20 +138,28 @@ impl AuditLog {
         Self::default()
     }
 
-    /// Appends to a file that only its owner can read.
+    /// Appends the events of administrators to this file, and those of others to files next to it. Only their owner
+    /// can read them.
     ///
     /// # Errors
-    /// The file cannot be opened.
+    /// A file cannot be opened.
     pub fn to_file(path: &Path) -> std::io::Result<Self> {
-        let file = open(path)?;
-        let size = file.metadata()?.len();
-        let sink = AuditFile { path: path.to_owned(), file, size };
-        Ok(Self { sink: Some(Arc::new(Mutex::new(sink))) })
+        Self::with_sizes(path, AuditClass::rotate_at)
+    }
+
+    fn with_sizes(path: &Path, rotate_at: impl Fn(AuditClass) -> u64) -> std::io::Result<Self> {
+        let open = |class: AuditClass| {
+            AuditFile::open(&path_of(path, class), rotate_at(class)).map(Mutex::new)
+        };
+        let [administrators, controllers, machines, others] = AuditClass::ALL;
+        let sinks = [open(administrators)?, open(controllers)?, open(machines)?, open(others)?];
+        Ok(Self { sinks: Some(Arc::new(sinks)) })
     }
 
     /// Writes one line. A failure is only logged: the audited request has already been committed.
     pub fn log(&self, line: &AuditEvent<'_>) {
-        let Some(sink) = &self.sink else { return };
+        let Some(sinks) = &self.sinks else { return };
+        let class = AuditClass::of(line.groups);
         let line = AuditEvent {
             namespace: line.namespace.map(shortened),
             name: line.name.map(shortened),
@@ -111,22 +167,39 @@ impl AuditLog {
         };
         let Ok(mut bytes) = serde_json::to_vec(&line) else { return };
         bytes.push(b'\n');
-        if let Err(error) = sink.lock().write(&bytes) {
+        if let Err(error) = sinks[class as usize].lock().write(&bytes) {
             tracing::warn!(%error, "cannot write the audit log");
         }
     }
 }
 
+/// The file of a class: `audit.log` is that of administrators, `audit-machines.log` that of machines.
+fn path_of(administrators: &Path, class: AuditClass) -> PathBuf {
+    let text = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, extension) = (text(administrators.file_stem()), text(administrators.extension()));
+    administrators.with_file_name(format!("{stem}{}", class.suffix())).with_extension(extension)
+}
+
 impl AuditFile {
+    fn open(path: &Path, rotate_at: u64) -> std::io::Result<Self> {
+        let file = open(path)?;
+        let size = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), file, size, rotate_at })
+    }
+
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        if self.size > ROTATE_AT_BYTES {
+        if self.size > self.rotate_at {
             let mut aside = self.path.clone().into_os_string();
             aside.push(".1");
             std::fs::rename(&self.path, aside)?;
             self.file = open(&self.path)?;
             self.size = 0;
         }
-        self.file.write_all(bytes)?;
+        if let Err(error) = self.file.write_all(bytes) {
+            // On a full disk a part of the line may fit. The next line must not continue it.
+            let _ = self.file.set_len(self.size);
+            return Err(error);
+        }
         self.size += bytes.len() as u64;
         Ok(())
     }
@@ -140,15 +213,12 @@ fn open(path: &Path) -> std::io::Result<File> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_write_is_logged() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("audit.log");
-        let line = AuditEvent {
+    fn event<'a>(user: &'a str, groups: &'a [String]) -> AuditEvent<'a> {
+        AuditEvent {
             time: "t",
-            user: "u",
-            groups: &["g".to_owned()],
-            impersonated_user: Some(ImpersonatedUser { username: "v", groups: &[] }),
+            user,
+            groups,
+            impersonated_user: None,
             source_ip: Some(IpAddr::from([10, 0, 0, 7])),
             verb: "create",
             group: "",
@@ -158,14 +228,57 @@ mod tests {
             dry_run: false,
             includes_secrets: false,
             code: 201,
-        };
+        }
+    }
+
+    #[test]
+    fn each_write_is_logged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let groups = [ADMIN_GROUP.to_owned()];
+        let impersonated_user = Some(ImpersonatedUser { username: "v", groups: &[] });
+        let line = AuditEvent { impersonated_user, ..event("u", &groups) };
         for _ in 0..2 {
             AuditLog::to_file(&path).unwrap().log(&line);
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        let expected = r#"{"time":"t","user":"u","groups":["g"],"impersonatedUser":{"username":"v","groups":[]},"sourceIP":"10.0.0.7","verb":"create","group":"","resource":"nodes","name":"a","code":201}"#;
+        let expected = r#"{"time":"t","user":"u","groups":["system:masters"],"impersonatedUser":{"username":"v","groups":[]},"sourceIP":"10.0.0.7","verb":"create","group":"","resource":"nodes","name":"a","code":201}"#;
         assert_eq!(text, format!("{expected}\n{expected}\n"));
         AuditLog::disabled().log(&line);
+    }
+
+    /// A flood of every other identity, many times the size of its file: the events of an administrator stay, and
+    /// all files together stay bounded.
+    #[test]
+    fn a_flood_of_one_class_keeps_the_events_of_the_others() {
+        const SIZE: u64 = 16 << 10;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let log = AuditLog::with_sizes(&path, |_| SIZE).unwrap();
+        let users = [
+            ("admin", vec![ADMIN_GROUP.to_owned(), "system:authenticated".to_owned()], "audit.log"),
+            ("controller", vec![CONTROLLER_GROUP.to_owned()], "audit-controllers.log"),
+            ("system:node:a", vec![NODE_GROUP.to_owned()], "audit-machines.log"),
+            ("token", vec![crate::auth::BOOTSTRAP_GROUP.to_owned()], "audit-others.log"),
+            ("viewer", vec![crate::auth::VIEWER_GROUP.to_owned()], "audit-others.log"),
+            ("system:anonymous", vec!["system:unauthenticated".to_owned()], "audit-others.log"),
+        ];
+        let lines = |name: &str, user: &str| {
+            let text = std::fs::read_to_string(dir.path().join(name)).unwrap();
+            text.matches(&format!("\"user\":\"{user}\"")).count()
+        };
+        for (user, groups, file) in &users {
+            log.log(&event(user, groups));
+            assert_eq!(lines(file, user), 1, "{user}");
+        }
+        for (user, groups, _) in &users[1..] {
+            (0..1000).for_each(|_| log.log(&event(user, groups)));
+        }
+        assert_eq!(lines("audit.log", "admin"), 1);
+        let sizes = std::fs::read_dir(dir.path()).unwrap();
+        let sizes: Vec<u64> = sizes.map(|file| file.unwrap().metadata().unwrap().len()).collect();
+        assert_eq!(sizes.len(), 7, "the file of administrators is not rotated");
+        assert!(sizes.iter().all(|size| *size < SIZE + 1024), "{sizes:?}");
     }
 
     #[test]

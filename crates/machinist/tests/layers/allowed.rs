@@ -61,7 +61,6 @@ pub(crate) const CORE: Table = &[
 #[rustfmt::skip] // one module a line
 pub(crate) const HUB: Table = &[
     // Formats and helpers that know no Kubernetes object.
-    ("audit", ""),
     ("held_body", ""),
     ("hex", ""),
     ("json_path", ""),
@@ -72,6 +71,7 @@ pub(crate) const HUB: Table = &[
     ("write_order", ""),
     ("store", "hex"),
     ("auth", "hex name_validation random"),
+    ("audit", "auth"),
     ("machines", "auth store"),
     // Objects and requests, as pure functions.
     ("built_in", "kind_registry"),
