@@ -2,6 +2,9 @@
 //!
 //! The only module that knows both the hub and its loops. Called by `machinist up` and by tests.
 
+#[cfg(test)]
+mod write_fault_tests;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::data_file::FileControl;
 use super::error::StoreError;
 
 /// The format that this version writes, and the newest that it reads.
@@ -32,19 +33,24 @@ const REVISION_FILE: &str = "REVISION";
 #[derive(Debug)]
 pub(super) struct DataDir {
     path: PathBuf,
+    control: FileControl,
     _lock: File,
 }
 
 impl DataDir {
     /// Creates the directory if needed, and locks it.
-    pub(super) fn lock(path: &Path) -> Result<Self, StoreError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(StoreError::io("create", path))?;
+    pub(super) fn lock(path: &Path, control: FileControl) -> Result<Self, StoreError> {
+        let create = || {
+            control.before_change()?;
+            DirBuilder::new().recursive(true).mode(0o700).create(path)
+        };
+        create().map_err(StoreError::io("create", path))?;
         let lock_path = path.join(LOCK_FILE);
-        let mut lock = open_private(&lock_path).map_err(StoreError::io("open", &lock_path))?;
+        let open = || {
+            control.before_change()?;
+            open_private(&lock_path)
+        };
+        let mut lock = open().map_err(StoreError::io("open", &lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -57,8 +63,11 @@ impl DataDir {
                 return Err(StoreError::io("lock", &lock_path)(error));
             }
         }
-        write_lock_holder(&mut lock).map_err(StoreError::io("write", &lock_path))?;
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        control
+            .before_change()
+            .and_then(|()| write_lock_holder(&mut lock))
+            .map_err(StoreError::io("write", &lock_path))?;
+        Ok(Self { path: path.to_owned(), control, _lock: lock })
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
@@ -118,7 +127,7 @@ impl DataDir {
     /// Removes an incomplete new data file.
     pub(super) fn discard_new_data(&self) -> Result<(), StoreError> {
         let new = self.file(NEW_DATA_FILE);
-        match std::fs::remove_file(&new) {
+        match self.control.before_change().and_then(|()| std::fs::remove_file(&new)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(StoreError::io("remove", &new)(error))
             }
@@ -129,7 +138,16 @@ impl DataDir {
     /// Replaces the data file by the new one.
     pub(super) fn activate_new_data(&self) -> Result<(), StoreError> {
         let new = self.file(NEW_DATA_FILE);
-        std::fs::rename(&new, self.file(DATA_FILE)).map_err(StoreError::io("rename", &new))?;
+        self.control
+            .before_change()
+            .and_then(|()| std::fs::rename(&new, self.file(DATA_FILE)))
+            .map_err(StoreError::io("rename", &new))?;
+        self.sync()
+    }
+
+    /// Makes the names of the files durable.
+    fn sync(&self) -> Result<(), StoreError> {
+        self.control.before_change().map_err(StoreError::io("sync", &self.path))?;
         sync_dir(&self.path)
     }
 
@@ -151,14 +169,19 @@ impl DataDir {
         let path = self.file(name);
         let new = self.file(&format!("{name}.new"));
         let write = || {
+            self.control.before_change()?;
             let mut file = open_private(&new)?;
+            self.control.before_change()?;
             file.set_len(0)?;
+            self.control.before_change()?;
             file.write_all(text.as_bytes())?;
+            self.control.before_change()?;
             file.sync_all()?;
+            self.control.before_change()?;
             std::fs::rename(&new, &path)
         };
         write().map_err(StoreError::io("write", &path))?;
-        sync_dir(&self.path)
+        self.sync()
     }
 }
 

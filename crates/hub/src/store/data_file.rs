@@ -8,6 +8,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+#[cfg(test)]
+use std::sync::atomic::{AtomicI32, AtomicU64};
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
@@ -16,17 +18,59 @@ use super::data_dir::open_private;
 
 const SEALED: u8 = 1;
 
-/// Controls the file and reports failed syncs. A clone controls the same file.
+/// Controls the file and reports failed syncs. A clone controls the same file. Tests let any change of the data
+/// directory fail with it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FileControl(Arc<FileControlState>);
+pub(crate) struct FileControl(Arc<FileControlState>);
 
 #[derive(Debug, Default)]
 struct FileControlState {
     mode: AtomicU8,
     sync_failed: AtomicBool,
+    #[cfg(test)]
+    changes: AtomicU64,
+    #[cfg(test)]
+    failing_change: AtomicU64,
+    #[cfg(test)]
+    errno: AtomicI32,
 }
 
 impl FileControl {
+    /// Called before each change of a file or a directory; fails if a test wants this one to fail.
+    #[cfg_attr(not(test), expect(clippy::unused_self, clippy::unnecessary_wraps))]
+    pub(super) fn before_change(&self) -> io::Result<()> {
+        #[cfg(test)]
+        if self.0.changes.fetch_add(1, Ordering::SeqCst) + 1
+            == self.0.failing_change.load(Ordering::SeqCst)
+        {
+            return Err(io::Error::from_raw_os_error(self.0.errno.load(Ordering::SeqCst)));
+        }
+        Ok(())
+    }
+
+    /// Lets one change fail: the first is number 1.
+    #[cfg(test)]
+    pub(crate) fn fail_change(&self, number: u64, errno: i32) {
+        self.0.errno.store(errno, Ordering::SeqCst);
+        self.0.failing_change.store(number, Ordering::SeqCst);
+    }
+
+    /// The same counts, for the process that opens the data after this one has closed them.
+    #[cfg(test)]
+    pub(crate) fn for_next_process(&self) -> Self {
+        let next = Self::default();
+        next.0.changes.store(self.changes(), Ordering::SeqCst);
+        let failing = self.0.failing_change.load(Ordering::SeqCst);
+        next.fail_change(failing, self.0.errno.load(Ordering::SeqCst));
+        next
+    }
+
+    /// How many changes there were.
+    #[cfg(test)]
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::SeqCst)
+    }
+
     /// Rejects all further writes.
     pub(super) fn seal(&self) {
         self.0.mode.store(SEALED, Ordering::SeqCst);
@@ -92,6 +136,7 @@ impl DataFile {
         if self.control.0.mode.load(Ordering::SeqCst) == DiskFault::SyncFails as u8 {
             return Err(io::Error::from_raw_os_error(5));
         }
+        self.control.before_change()?;
         self.file.sync_data()
     }
 }
@@ -107,6 +152,7 @@ impl StorageBackend for DataFile {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.check_writable()?;
+        self.control.before_change()?;
         self.file.set_len(len)
     }
 
@@ -117,6 +163,10 @@ impl StorageBackend for DataFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.check_writable()?;
+        if let Err(error) = self.control.before_change() {
+            self.file.write(offset, data.get(..data.len() / 2).unwrap_or_default())?; // a torn write
+            return Err(error);
+        }
         self.file.write(offset, data)
     }
 

@@ -77,7 +77,7 @@ impl DiskStorage {
         options: StoreOptions,
         control: FileControl,
     ) -> Result<(Self, StoreState), StoreError> {
-        let reserve = DiskReserve::new(dir, options.reserve_bytes);
+        let reserve = DiskReserve::new(dir, options.reserve_bytes, control.clone());
         match Self::open_once(dir, options, control.clone()) {
             // A start writes a few markers and repairs the file; on a full disk, with the reserve.
             Err(error) if error.is_disk_full() && reserve.release() => {
@@ -95,8 +95,8 @@ impl DiskStorage {
         options: StoreOptions,
         control: FileControl,
     ) -> Result<(Self, StoreState), StoreError> {
-        let reserve = DiskReserve::new(path, options.reserve_bytes);
-        let dir = DataDir::lock(path)?;
+        let reserve = DiskReserve::new(path, options.reserve_bytes, control.clone());
+        let dir = DataDir::lock(path, control.clone())?;
         let path = dir.file(DATA_FILE);
         let (database, state) = if dir.has_data()? {
             let database = open_existing(&path, &control)?;

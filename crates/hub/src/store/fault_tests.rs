@@ -118,7 +118,7 @@ fn an_unknown_format_inside_the_data_is_refused() {
 fn history_that_contradicts_the_entries_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     {
-        let data = data_dir::DataDir::lock(dir.path()).unwrap();
+        let data = data_dir::DataDir::lock(dir.path(), FileControl::default()).unwrap();
         let entry = StoreEntry { key: "a".into(), value: "x".into(), created: 2, revision: 2 };
         let event = StoreEvent { revision: 2, kind: StoreEventKind::Put, entry, previous: None };
         let events = [Arc::new(event)];

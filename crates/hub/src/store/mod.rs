@@ -31,6 +31,8 @@ mod data_file;
 mod disk;
 mod error;
 #[cfg(test)]
+mod fault_sweep_tests;
+#[cfg(test)]
 mod fault_tests;
 mod history;
 mod reserve;
@@ -62,7 +64,7 @@ pub use types::{
 pub use verify::VerifiedStore;
 pub use watch::StoreWatch;
 
-use data_file::FileControl;
+pub(crate) use data_file::FileControl;
 use disk::DiskStorage;
 use state::StoreState;
 use watch::SharedState;
@@ -111,7 +113,7 @@ impl Store {
         Self::open_with(dir, options, FileControl::default())
     }
 
-    fn open_with(
+    pub(crate) fn open_with(
         dir: &Path,
         options: StoreOptions,
         control: FileControl,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 use super::data_dir::open_private;
+use super::data_file::FileControl;
 
 /// The name of the file.
 const RESERVE_FILE: &str = "RESERVE";
@@ -19,11 +20,12 @@ pub(super) struct DiskReserve {
     dir: PathBuf,
     /// Its size; 0 for none.
     bytes: u64,
+    control: FileControl,
 }
 
 impl DiskReserve {
-    pub(super) fn new(dir: &Path, bytes: u64) -> Self {
-        Self { dir: dir.to_owned(), bytes }
+    pub(super) fn new(dir: &Path, bytes: u64, control: FileControl) -> Self {
+        Self { dir: dir.to_owned(), bytes, control }
     }
 
     /// Whether there is so little space that only changes which free some may be written. `was_low`
@@ -60,7 +62,9 @@ impl DiskReserve {
             return;
         }
         let allocate = || -> std::io::Result<()> {
+            self.control.before_change()?;
             let file = open_private(&self.path())?;
+            self.control.before_change()?;
             fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
             file.set_len(bytes)?;
             file.sync_all()
@@ -104,12 +108,12 @@ mod tests {
     #[test]
     fn the_reserve_is_allocated_and_given_up() {
         let dir = tempfile::tempdir().unwrap();
-        let reserve = DiskReserve::new(dir.path(), 1 << 20);
+        let reserve = DiskReserve::new(dir.path(), 1 << 20, FileControl::default());
         assert!(!reserve.is_low(false, || 0));
         assert_eq!(reserve.held_bytes(), 1 << 20);
         assert!(reserve.release() && reserve.held_bytes() == 0);
         assert!(!reserve.release());
-        assert!(!DiskReserve::new(dir.path(), 0).is_low(false, || 0));
+        assert!(!DiskReserve::new(dir.path(), 0, FileControl::default()).is_low(false, || 0));
         assert_eq!(reserve.held_bytes(), 0, "a reserve of 0 is no file");
     }
 }

@@ -171,7 +171,7 @@ fn restored_revision(backed_up: u64, now: SystemTime) -> u64 {
 
 /// Creates a data directory from a backup. It contains a store only if all of the backup was read and verified.
 pub(super) fn restore(source: impl Read, from: &Path, dir: &Path) -> Result<(), StoreError> {
-    let dir = DataDir::lock(dir)?;
+    let dir = DataDir::lock(dir, FileControl::default())?;
     dir.ensure_empty()?;
     let mut reader = BackupReader::open(source, from)?;
     let revision = restored_revision(reader.revision, SystemTime::now());

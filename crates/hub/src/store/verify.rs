@@ -6,6 +6,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Builder, StorageBackend as _};
 
 use super::data_dir::{DATA_FILE, DataDir};
+use super::data_file::FileControl;
 use super::disk;
 use super::error::StoreError;
 use super::types::{StoreEntry, StoreOptions};
@@ -27,7 +28,7 @@ pub struct VerifiedStore {
 pub(super) fn verify(dir: &Path) -> Result<VerifiedStore, StoreError> {
     // Locking creates what is missing; a check must not.
     std::fs::read_dir(dir).map_err(StoreError::io("read", dir))?;
-    let dir = DataDir::lock(dir)?;
+    let dir = DataDir::lock(dir, FileControl::default())?;
     let path = dir.file(DATA_FILE);
     if !dir.has_data()? {
         return Err(StoreError::corrupt(&path, "it is missing"));
