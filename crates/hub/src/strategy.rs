@@ -28,9 +28,15 @@ pub(crate) fn is_read_only(kind: &ResourceKind) -> bool {
     kind.group == "apiextensions.k8s.io"
 }
 
-/// The largest object of a kind. What a machine or a bootstrap token may create has a limit of its
-/// own, because each of them may hold many.
-pub(crate) fn max_object_bytes(kind: &ResourceKind) -> usize {
+/// The largest object of a kind that a user may write. What a machine or a bootstrap token may create has a limit of its
+/// own, because each of them may hold many. Administrators and controllers may add to what a machine has filled: a Node
+/// can be cordoned, and a request approved, whatever is in them.
+pub(crate) fn max_object_bytes(kind: &ResourceKind, user: &UserInfo) -> usize {
+    let limit = max_bytes_of_machines(kind);
+    if user.is_privileged() { MAX_OBJECT_BYTES.min(2 * limit) } else { limit }
+}
+
+fn max_bytes_of_machines(kind: &ResourceKind) -> usize {
     match kind.kind.as_str() {
         _ if !kind.built_in => MAX_OBJECT_BYTES,
         "CertificateSigningRequest" | "Event" | "Lease" => 16 << 10,

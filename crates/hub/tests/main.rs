@@ -15,6 +15,7 @@ mod backup_access;
 mod fuzz_decoders;
 mod fuzz_patches;
 mod fuzz_requests;
+mod hostile_apply;
 mod hostile_metadata;
 mod hostile_objects;
 mod hostile_quotas;

@@ -269,7 +269,7 @@ pub(super) async fn put_object(
     let value = object::encode(&stored).map_err(|error| ApiError::internal(error.to_string()))?;
     // An object that an older version stored may stay as large as it is.
     let old_size = call.hub.inner.store.get(&key).map_or(0, |entry| entry.value.len());
-    let limit = strategy::max_object_bytes(call.kind);
+    let limit = strategy::max_object_bytes(call.kind, &call.user);
     let value = if value.len() > limit.max(old_size) && !field_managers::is_apply(call) {
         // Who owns what is dropped before a write is refused.
         let mut smaller = stored.into_owned();

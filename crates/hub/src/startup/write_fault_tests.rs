@@ -111,8 +111,7 @@ impl Session {
 
     async fn check(&self) {
         for (path, expected) in &self.expected {
-            let (code, found) =
-                self.send_once(&UserInfo::admin(), "GET", path, &Value::Null).await;
+            let (code, found) = self.send_once(&UserInfo::admin(), "GET", path, &Value::Null).await;
             match expected {
                 Some(expected) => assert_eq!(&found, expected, "{path}"),
                 None => assert_eq!(code, 404, "{path}: {found}"),
@@ -122,9 +121,7 @@ impl Session {
 
     async fn run(&mut self) {
         let (admin, machine) = (UserInfo::admin(), UserInfo::node("a"));
-        let map = |text: &str| {
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": text}})
-        };
+        let map = |text: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": text}});
         self.start().await;
         self.write(&admin, "POST", MAPS, map("1")).await;
         self.write(&admin, "PUT", &format!("{MAPS}/a"), map(&"2".repeat(50_000))).await;

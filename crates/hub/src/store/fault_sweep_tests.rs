@@ -182,9 +182,8 @@ async fn each_change_of_the_data_directory_may_fail_once() {
         ]
     });
     // At the same time, because they mostly wait for the store's next attempt.
-    let results = futures::stream::iter(cases).map(|(number, errno, mode)| async move {
-        session(number, errno, mode).await.1
-    });
+    let results = futures::stream::iter(cases)
+        .map(|(number, errno, mode)| async move { session(number, errno, mode).await.1 });
     let failures: Vec<u32> = results.buffer_unordered(32).collect().await;
     let seen = failures.iter().filter(|failures| **failures > 0).count();
     println!("{changes} changes, {} sessions; a client saw an error in {seen}", failures.len());
