@@ -1,6 +1,7 @@
 //! Processes as systemd runs them: readiness, watchdog and JSON logs of the real binary.
 use std::fs::OpenOptions;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -134,6 +135,121 @@ fn the_daemon_runs_although_nothing_can_be_logged() {
         service.wait_for("WATCHDOG=1");
         service.stop();
     }
+}
+
+/// A port that nothing listens on at the moment.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Whether a GET of this port is answered.
+fn answers(port: u16, path: &str) -> bool {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        Ok(response)
+    };
+    ask().is_ok_and(|response| response.starts_with("HTTP/1.1 "))
+}
+
+/// The other processes, with a real hub. Each writes a few lines when it starts and stops, and the server one for each
+/// refused request.
+#[test]
+fn controller_server_and_operator_run_although_nothing_can_be_logged() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let data = data.to_str().unwrap();
+    let hub = Service::start(
+        dir.path(),
+        &["up", "--api-listen=127.0.0.1:0", "--no-controller", "--data-dir", data],
+    );
+    hub.wait_for("READY=1");
+    let kubeconfig = format!("--kubeconfig={data}/kubeconfig");
+    for kind in [0, 1] {
+        let [metrics, plain, secure] = [free_port(), free_port(), free_port()];
+        let listen = format!("--metrics-listen=127.0.0.1:{metrics}");
+        let certificate = ["cert", "key"].map(|name| format!("--{name}={data}/pki/server.pem"));
+        let (plain_port, secure_port) =
+            (format!("--insecure-port={plain}"), format!("--secure-port={secure}"));
+        let server = [
+            "server",
+            "start",
+            "--listen-address=127.0.0.1",
+            "--metrics-insecure",
+            &kubeconfig,
+            &listen,
+            &plain_port,
+            &secure_port,
+            &certificate[0],
+            &certificate[1],
+            "--apiserver-url=https://localhost:6443",
+        ];
+        let others = [
+            (vec!["controller", &kubeconfig, &listen], metrics, "/healthz"),
+            (server.to_vec(), plain, "/config/none"),
+            (
+                vec!["operator", "--image=localhost/machinist:1", &kubeconfig, &listen],
+                metrics,
+                "/healthz",
+            ),
+        ];
+        for (arguments, port, path) in others {
+            let (stdout, stderr) = failing_outputs().into_iter().nth(kind).unwrap();
+            let work = tempfile::tempdir().unwrap();
+            let mut service = Service::start_with(work.path(), &arguments, stdout, stderr);
+            let start = Instant::now();
+            for _ in 0..20 {
+                while !answers(port, path) {
+                    assert!(start.elapsed() < TIMEOUT, "{arguments:?} does not answer");
+                    assert_eq!(service.child.try_wait().unwrap(), None, "{arguments:?} ended");
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+            service.stop();
+        }
+    }
+    hub.stop();
+}
+
+/// A command that cannot write its result says so with its exit code. It does not panic, and no signal ends it.
+#[test]
+fn commands_that_cannot_write_fail_without_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let data = data.to_str().unwrap();
+    let hub = Service::start(dir.path(), &["up", "--api-listen=127.0.0.1:0", "--data-dir", data]);
+    hub.wait_for("READY=1");
+    let kubeconfig = format!("--kubeconfig={data}/kubeconfig");
+    let commands: [&[&str]; 12] = [
+        &["--help"],
+        &["version"],
+        &["crds"],
+        &["completions", "bash"],
+        &["no-such-command"],
+        &["validate", "/no/such/file"],
+        &["get", "nodes", &kubeconfig],
+        &["get", "machineconfigpools", "-o", "json", &kubeconfig],
+        &["status", &kubeconfig],
+        &["rollout", "status", "worker", "--watch=false", &kubeconfig],
+        &["hub", "token", "--role=viewer", "--data-dir", data],
+        &["hub", "token", "list", "--data-dir", data],
+    ];
+    for command in commands {
+        for (stdout, stderr) in failing_outputs() {
+            let status = Command::new(env!("CARGO_BIN_EXE_machinist"))
+                .args(command)
+                .stdin(Stdio::null())
+                .stdout(stdout)
+                .stderr(stderr)
+                .status()
+                .unwrap();
+            assert!(status.code().is_some_and(|code| code < 100), "{command:?}: {status}");
+        }
+    }
+    hub.stop();
 }
 
 /// A machine's root and a kubeconfig whose API server does not answer.
