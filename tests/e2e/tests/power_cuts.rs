@@ -1,9 +1,10 @@
 //! The kit's power cuts: what is synced stays, the rest is lost.
 
-use machinist_e2e::{Lab, LoopDisk, SyscallFault, command};
+use machinist_e2e::{Lab, LoopDisk, SyscallFault, command, wait_for};
 use std::fs::{self, File};
-use std::io::Write as _;
-use std::process::Command;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// How often a test may find that its unsynced data was synced by somebody else: `sync(2)` reaches every disk of the
 /// host, and every machine that shuts down calls it.
@@ -28,6 +29,36 @@ fn a_synced_file_stays_and_an_unsynced_one_goes() {
         found.is_empty()
     });
     assert!(is_lost);
+}
+
+/// Whether the host has something mounted there.
+fn is_mounted(path: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.lines().any(|line| line.split(' ').nth(4) == path.to_str())
+}
+
+#[test]
+fn a_disk_that_was_cut_comes_back_when_nothing_holds_its_old_mount() {
+    let lab = Lab::new().unwrap();
+    let disk = LoopDisk::new(&lab, "disk", 64).unwrap();
+    // A mount namespace with a mount of its own of the disk, until its input ends.
+    let mut holder = Command::new("unshare");
+    holder.args(["--mount", "--propagation", "private", "sh", "-c", "echo ready; read -r _"]);
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    holder.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+    let input = holder.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        let cycle = scope.spawn(|| disk.power_cycle());
+        let unmounted = wait_for("the disk to be unmounted", || Ok(!is_mounted(disk.path())));
+        drop(input);
+        holder.wait().unwrap();
+        unmounted.unwrap();
+        cycle.join().unwrap().unwrap();
+    });
+    let mut file = File::create(disk.path().join("new")).unwrap();
+    file.write_all(b"new").unwrap();
+    file.sync_all().unwrap();
 }
 
 #[test]

@@ -5,10 +5,13 @@ use crate::lab::Lab;
 use crate::machine::is_mounted;
 use crate::wait::wait_with_timeout;
 use anyhow::{Context, Result};
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+/// How long others may hold a disk that is being unmounted.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A mounted disk. It is unmounted when its handle is dropped.
 #[derive(Debug)]
@@ -47,14 +50,20 @@ impl LoopDisk {
         run(&mut mount).map(drop)
     }
 
-    /// Unmounts the disk. A child that another test has just forked holds our open files until it calls exec, so a busy
-    /// disk is retried.
+    /// Unmounts the disk, and waits until the kernel has let go of it. A child that another test has just forked holds
+    /// our open files until it calls exec, so a busy disk is retried.
+    ///
+    /// An unmount that succeeds is not enough: as long as a process holds a file of a mount that another namespace had,
+    /// for example by reading the state of a process that has just died, the file system stays alive. The next mount of
+    /// the image would get it again, with all I/O failing after a cut.
     pub fn detach(&self) -> Result<()> {
-        if !is_mounted(&self.mount)? {
-            return Ok(());
+        if is_mounted(&self.mount)? {
+            let unmount = || run(Command::new("umount").arg(&self.mount)).map(|_| true);
+            wait_with_timeout(RELEASE_TIMEOUT, "the disk to be unmounted", unmount)?;
         }
-        let unmount = || run(Command::new("umount").arg(&self.mount)).map(|_| true);
-        wait_with_timeout(Duration::from_secs(5), "the disk to be let go", unmount)
+        wait_with_timeout(RELEASE_TIMEOUT, "the kernel to let go of the disk", || {
+            Ok(!is_loop_device(&self.image)?)
+        })
     }
 
     /// Cuts the power: from now on nothing reaches the disk, and all I/O fails.
@@ -70,6 +79,19 @@ impl LoopDisk {
         self.detach()?;
         self.attach()
     }
+}
+
+/// Whether a loop device has this file.
+fn is_loop_device(image: &Path) -> Result<bool> {
+    let image = image.canonicalize()?;
+    for entry in fs::read_dir("/sys/block").context("list the block devices")? {
+        // A loop device that has no file has no such attribute.
+        let backing = fs::read_to_string(entry?.path().join("loop/backing_file"));
+        if backing.is_ok_and(|backing| Path::new(backing.trim_end()) == image) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl Drop for LoopDisk {
