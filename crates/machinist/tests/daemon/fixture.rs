@@ -18,8 +18,20 @@ impl DaemonProcess {
     }
 
     pub(crate) fn start_with_log(root: &Path, name: &str, log: Stdio) -> Self {
+        Self::spawn(Command::new(env!("CARGO_BIN_EXE_machinist")), root, name, log)
+    }
+
+    /// A daemon for which a limit of its user namespace has a value.
+    pub(crate) fn start_limited(root: &Path, name: &str, limit: &str, value: u32) -> Self {
+        let mut command = Command::new("unshare");
+        let script = format!("echo {value} >/proc/sys/user/{limit} && exec \"$@\"");
+        command.args(["--user", "--map-root-user", "sh", "-c", &script, "sh"]);
+        command.arg(env!("CARGO_BIN_EXE_machinist"));
+        Self::spawn(command, root, name, Stdio::null())
+    }
+
+    fn spawn(mut command: Command, root: &Path, name: &str, log: Stdio) -> Self {
         let kubeconfig = root.join("var/lib/machinist/kubeconfig");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
         command.args(["daemon", "start", "--register", "--node-name", name, "--root"]).arg(root);
         command.args(["--label", "node-role.kubernetes.io/worker="]);
         command.arg("--kubeconfig").arg(kubeconfig).stderr(log);

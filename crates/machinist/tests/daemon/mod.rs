@@ -1,5 +1,5 @@
 //! The daemon as a process, on a machine that is a directory: damaged files of its own, clones, an API server that
-//! forgets, and what many changes cost.
+//! forgets, a host without inotify, and what many changes cost.
 
 mod changes;
 mod clones;
@@ -8,3 +8,4 @@ mod expired;
 pub(crate) mod fixture;
 mod lost_node;
 mod newer_state;
+mod unwatched;

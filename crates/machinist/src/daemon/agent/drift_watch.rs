@@ -72,6 +72,9 @@ impl Agent {
                 // MCO's literal line.
                 tracing::info!("{message}");
                 self.reporter.event(node, "ConfigDriftMonitorStarted", message);
+                if let Some(unwatched) = watch.unwatched() {
+                    self.reporter.warn(node, "ConfigDriftMonitorLimited", unwatched);
+                }
                 self.drift_watcher = Some(watch);
             }
             Err(error) => {

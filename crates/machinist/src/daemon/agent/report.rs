@@ -31,10 +31,11 @@ const NAMESPACE: &str = "default";
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Events that come with each drift and each heal. They repeat when something else changes a file again and
 /// again: one object counts them, and has the latest message.
-const AGGREGATED_EVENTS: [&str; 8] = [
+const AGGREGATED_EVENTS: [&str; 9] = [
     "AddSigtermProtection",
     "ConfigDriftDetected",
     "ConfigDriftHealed",
+    "ConfigDriftMonitorLimited",
     "ConfigDriftMonitorStarted",
     "ConfigDriftMonitorStopped",
     "ConfigDriftWarning",

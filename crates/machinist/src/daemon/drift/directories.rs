@@ -1,12 +1,12 @@
 //! Watches directories with inotify. Each is watched for the names in it that matter; a missing directory
-//! is a name in its parent.
+//! is a name in its parent. The kernel bounds inotify for all processes of a user: what cannot be watched is named in
+//! [`DirectoryWatcher::unwatched`], and the caller checks it from time to time.
 
 use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
-use anyhow::{Context as _, Result};
 use machinist_core::drift::{WatchedNames, WatchedPaths};
 use rustix::fs::inotify::{
     self, CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, remove_watch,
@@ -31,7 +31,10 @@ const EVENTS: WatchFlags = WatchFlags::CREATE
 /// Watched directories.
 #[derive(Debug)]
 pub(super) struct DirectoryWatcher {
-    inotify: AsyncFd<OwnedFd>,
+    /// None if the kernel has no more of them.
+    inotify: Option<AsyncFd<OwnedFd>>,
+    /// What cannot be watched, and why.
+    unwatched: Option<String>,
     watched: WatchedPaths,
     /// The directories by watch descriptor; two paths of one directory share one.
     by_watch_descriptor: HashMap<i32, Vec<String>>,
@@ -40,45 +43,58 @@ pub(super) struct DirectoryWatcher {
 }
 
 impl DirectoryWatcher {
-    pub(super) fn new() -> Result<Self> {
-        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).context(
-            "cannot watch for drift: raise fs.inotify.max_user_instances if it is used up",
-        )?;
-        #[expect(
-            deprecated,
-            reason = "unsound only for types whose descriptor changes; an OwnedFd has one for life"
-        )]
-        let inotify = AsyncFd::with_interest(fd, Interest::READABLE)?;
-        let writers = WriterTracker::new();
-        Ok(Self {
-            inotify,
+    pub(super) fn new() -> Self {
+        Self {
+            inotify: None,
+            unwatched: None,
             watched: WatchedPaths::new(),
             by_watch_descriptor: HashMap::new(),
-            writers,
-        })
+            writers: WriterTracker::new(),
+        }
     }
 
-    /// Watches exactly these directories. Returns whether any of them is new.
-    pub(super) fn set_watches(&mut self, root: &HostRoot, watched: WatchedPaths) -> Result<bool> {
-        let mut numbers: HashMap<i32, Vec<String>> = HashMap::new();
+    /// What cannot be watched, and why; `None` if everything is watched.
+    pub(super) fn unwatched(&self) -> Option<&str> {
+        self.unwatched.as_deref()
+    }
+
+    /// Watches exactly these directories, as far as the kernel lets it. Returns whether any of them is new.
+    pub(super) fn set_watches(&mut self, root: &HostRoot, watched: WatchedPaths) -> bool {
         self.writers.clear();
+        if self.inotify.is_none() {
+            match open_inotify() {
+                Ok(inotify) => self.inotify = Some(inotify),
+                Err(error) => {
+                    self.unwatched = Some(format!(
+                        "nothing is watched ({error}): raise fs.inotify.max_user_instances if it is used up"
+                    ));
+                    return false;
+                }
+            }
+        }
+        let Some(inotify) = &self.inotify else { return false };
+        let mut numbers: HashMap<i32, Vec<String>> = HashMap::new();
+        let mut failed: Vec<(&String, io::Error)> = Vec::new();
         // From the top: what appears in a directory after it was scanned is noticed in its parent.
         for path in watched.keys() {
-            let Ok(directory) = root.open_directory(path) else { continue };
+            let directory = match root.open_directory(path) {
+                Ok(directory) => directory,
+                Err(error) => {
+                    // A directory that does not exist is a name in its parent.
+                    if is_exhausted(&error) {
+                        failed.push((path, error));
+                    }
+                    continue;
+                }
+            };
             let place = format!("/proc/self/fd/{}", directory.as_raw_fd());
-            match add_watch(self.inotify.get_ref(), place, EVENTS) {
+            match add_watch(inotify.get_ref(), place, EVENTS) {
                 Ok(number) => {
                     numbers.entry(number).or_default().push(path.clone());
                     self.writers.add(directory.as_fd());
                 }
                 Err(Errno::NOENT | Errno::NOTDIR) => {}
-                Err(error) => {
-                    return Err(error).with_context(|| {
-                        format!(
-                            "cannot watch {path:?} for drift: raise fs.inotify.max_user_watches if it is used up"
-                        )
-                    });
-                }
+                Err(error) => failed.push((path, error.into())),
             }
         }
         let is_new = numbers
@@ -87,19 +103,27 @@ impl DirectoryWatcher {
         for number in self.by_watch_descriptor.keys().filter(|number| !numbers.contains_key(number))
         {
             // The kernel has already removed the watch if the directory is gone.
-            let _ = remove_watch(self.inotify.get_ref(), *number);
+            let _ = remove_watch(inotify.get_ref(), *number);
         }
+        self.unwatched = failed.first().map(|(path, error)| {
+            format!(
+                "{} of {} directories are not watched, {path:?} first ({error}): raise fs.inotify.max_user_watches if it is used up",
+                failed.len(),
+                watched.len()
+            )
+        });
         (self.by_watch_descriptor, self.watched) = (numbers, watched);
-        Ok(is_new)
+        is_new
     }
 
-    /// Waits until a name that matters is touched.
+    /// Waits until a name that matters is touched; forever if nothing is watched.
     pub(super) async fn wait_touched(&mut self) -> io::Result<()> {
         loop {
             if self.take_touched()? {
                 return Ok(());
             }
-            let mut guard = self.inotify.readable().await?;
+            let Some(inotify) = &self.inotify else { return std::future::pending().await };
+            let mut guard = inotify.readable().await?;
             // The next call finds out whether there is more.
             guard.clear_ready();
         }
@@ -109,8 +133,9 @@ impl DirectoryWatcher {
     pub(super) fn take_touched(&mut self) -> io::Result<bool> {
         // First, while the processes still run.
         self.writers.read_events();
+        let Some(inotify) = &self.inotify else { return Ok(false) };
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut reader = Reader::new(self.inotify.get_ref(), &mut buffer);
+        let mut reader = Reader::new(inotify.get_ref(), &mut buffer);
         let mut is_touched = false;
         loop {
             match reader.next() {
@@ -133,4 +158,19 @@ impl DirectoryWatcher {
             WatchedNames::Some(names) => names.contains(name),
         })
     }
+}
+
+/// Fails when the user has as many instances, or the process as many files, as it may have.
+fn open_inotify() -> io::Result<AsyncFd<OwnedFd>> {
+    let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+    #[expect(
+        deprecated,
+        reason = "unsound only for types whose descriptor changes; an OwnedFd has one for life"
+    )]
+    AsyncFd::with_interest(fd, Interest::READABLE)
+}
+
+/// Whether the process or the host has no more open files or memory.
+fn is_exhausted(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM))
 }

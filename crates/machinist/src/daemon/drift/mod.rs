@@ -1,6 +1,6 @@
 //! Detects drift as it happens: the directories of everything that a config manages are watched, and a
-//! touched name leads to a check of all of it. Nothing is polled. `core::drift` decides what drift is.
-//! Called by `agent::drift_watch`.
+//! touched name leads to a check of all of it. Only what the kernel does not let us watch is polled. `core::drift`
+//! decides what drift is. Called by `agent::drift_watch`.
 //!
 //! | module | does |
 //! |---|---|
@@ -38,6 +38,10 @@ const DEBOUNCE: Duration = Duration::from_millis(25);
 const MAX_WAIT: Duration = Duration::from_millis(250);
 /// How often directories may appear or disappear during a check.
 const MAX_RESCANS: usize = 100;
+/// How often everything is checked while some of it cannot be watched, at least.
+const MIN_POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// A check that is repeated may take this part of the time.
+const POLL_SHARE: u32 = 20;
 
 /// Compares everything that a config manages with the disk.
 pub(crate) fn check(root: &Path, reference: &DriftReference) -> Result<DriftReport> {
@@ -55,6 +59,8 @@ pub(crate) struct DriftWatcher {
     root: PathBuf,
     reference: Arc<DriftReference>,
     directories: DirectoryWatcher,
+    /// How long to wait before the next check of what cannot be watched.
+    poll_interval: Duration,
     findings: Vec<DriftFinding>,
     /// The process that changed each path.
     writers: HashMap<String, WriterProcess>,
@@ -70,7 +76,8 @@ impl DriftWatcher {
         let mut watch = Self {
             root: root.to_owned(),
             reference: Arc::new(reference),
-            directories: DirectoryWatcher::new()?,
+            directories: DirectoryWatcher::new(),
+            poll_interval: MIN_POLL_INTERVAL,
             findings: Vec::new(),
             writers: HashMap::new(),
             needs_check: true,
@@ -83,6 +90,11 @@ impl DriftWatcher {
     /// The current drift.
     pub(crate) fn findings(&self) -> &[DriftFinding] {
         &self.findings
+    }
+
+    /// What cannot be watched, and why; `None` if everything is watched.
+    pub(crate) fn unwatched(&self) -> Option<&str> {
+        self.directories.unwatched()
     }
 
     /// The process that caused a finding, if the kernel reported it.
@@ -100,7 +112,7 @@ impl DriftWatcher {
     pub(crate) async fn next(&mut self) -> Result<&[DriftFinding]> {
         loop {
             if !self.needs_check {
-                self.directories.wait_touched().await.context("cannot watch for drift")?;
+                self.wait_for_check().await?;
                 self.needs_check = true;
             }
             self.debounce().await?;
@@ -111,6 +123,19 @@ impl DriftWatcher {
                 self.findings = findings;
                 return Ok(&self.findings);
             }
+        }
+    }
+
+    /// Waits until something is touched, or until it is time to look at what cannot be watched.
+    async fn wait_for_check(&mut self) -> Result<()> {
+        let is_polled = self.directories.unwatched().is_some();
+        let touched = self.directories.wait_touched();
+        if !is_polled {
+            return touched.await.context("cannot watch for drift");
+        }
+        match tokio::time::timeout(self.poll_interval, touched).await {
+            Ok(touched) => touched.context("cannot watch for drift"),
+            Err(_) => Ok(()),
         }
     }
 
@@ -144,12 +169,17 @@ impl DriftWatcher {
     async fn rescan(&mut self) -> Result<Vec<DriftFinding>> {
         for _ in 0..MAX_RESCANS {
             let (root, reference) = (self.root.clone(), Arc::clone(&self.reference));
+            let begin = Instant::now();
             let checked = tokio::task::spawn_blocking(move || check(&root, &reference)).await??;
+            self.poll_interval = MIN_POLL_INTERVAL.max(begin.elapsed() * POLL_SHARE);
+            let root = HostRoot::open_read_only(&self.root)?;
             // Directories have appeared or disappeared, or links lead elsewhere now.
-            if !self
-                .directories
-                .set_watches(&HostRoot::open_read_only(&self.root)?, checked.watched)?
-            {
+            let was_limited = self.directories.unwatched().is_some();
+            let is_new = self.directories.set_watches(&root, checked.watched);
+            if let (false, Some(unwatched)) = (was_limited, self.directories.unwatched()) {
+                tracing::warn!(unwatched, "drift is found by repeated checks");
+            }
+            if !is_new {
                 self.needs_check = false;
                 return Ok(checked.findings);
             }
