@@ -36,8 +36,8 @@ const fn fault(
 const FAULTS: [Fault; 15] = [
     fault("nothing", ":", ":", false),
     fault("immutable", "test -f $p || echo x >$p; chattr +i $p", "chattr -i $p", true),
-    fault("pipe", "rm -f $p; mkfifo $p", "test ! -p $p || rm $p", true),
-    fault("directory", "rm -f $p; mkdir $p", "test ! -d $p || rmdir $p", true),
+    fault("pipe", "mkfifo $p.pipe; mv -fT $p.pipe $p", "test ! -p $p || rm $p", true),
+    fault("directory", MAKE_DIRECTORY, "test ! -d $p || rmdir $p", true),
     fault("mount", "test -f $p || echo x >$p; mount --bind /etc/passwd $p", "umount $p", true),
     fault("edited", "echo drifted >$p", ":", false),
     fault("deleted", "rm -f $p", ":", false),
@@ -67,6 +67,9 @@ const FAULTS: [Fault; 15] = [
 ];
 const THAW: &str = "systemctl kill -s CONT machinist-daemon.service";
 
+/// The daemon may heal the file in between.
+const MAKE_DIRECTORY: &str =
+    "for i in $(seq 100); do rm -f $p; mkdir $p 2>/dev/null && exit; done; mkdir $p";
 /// Nothing can be opened any more.
 const FEW_FILES: &str =
     "prlimit --pid $(systemctl show -P MainPID machinist-daemon.service) --nofile=8:";
