@@ -17,6 +17,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::fault_injection;
+
 /// The maximum size of a file in a config.
 const MAX_FILE_SIZE: u64 = 64 << 20;
 /// The directory of units.
@@ -74,7 +76,11 @@ impl EnrolRoot {
     pub(super) fn remove(&self, path: &str) -> Result<()> {
         let (directory, name) = self.open_parent(path)?;
         match unlinkat(&directory, name, AtFlags::empty()) {
-            Ok(()) => fsync(&directory).with_context(|| format!("cannot remove {path}")),
+            Ok(()) => {
+                fsync(&directory).with_context(|| format!("cannot remove {path}"))?;
+                fault_injection::point();
+                Ok(())
+            }
             Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error).with_context(|| format!("cannot remove {path}")),
         }
@@ -176,8 +182,11 @@ impl EnrolRoot {
             }
             fchmod(&file, Mode::from_raw_mode(mode))?;
             file.sync_all()?;
+            fault_injection::point();
             renameat(&directory, part.as_str(), &directory, name)?;
-            Ok(fsync(&directory)?)
+            fsync(&directory)?;
+            fault_injection::point();
+            Ok(())
         };
         write().with_context(|| format!("cannot write {path}"))
     }
@@ -196,7 +205,9 @@ impl EnrolRoot {
                 bail!("{path:?} contains \"..\"");
             }
             match mkdirat(&directory, part, Mode::from_raw_mode(0o755)) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                // The file that is written next must not be lost with its directory.
+                Ok(()) => fsync(&directory)?,
+                Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
             at = format!("{at}{part}/");

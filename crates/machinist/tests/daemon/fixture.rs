@@ -30,6 +30,13 @@ impl DaemonProcess {
         Self::spawn(command, root, name, Stdio::null())
     }
 
+    /// A daemon that dies at a point between two changes of the disk.
+    pub(crate) fn start_with_fault(root: &Path, name: &str, point: u32, log: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
+        command.env("MACHINIST_FAULT_POINT", point.to_string());
+        Self::spawn(command, root, name, Stdio::from(fs::File::create(log).unwrap()))
+    }
+
     fn spawn(mut command: Command, root: &Path, name: &str, log: Stdio) -> Self {
         let kubeconfig = root.join("var/lib/machinist/kubeconfig");
         command.args(["daemon", "start", "--register", "--node-name", name, "--root"]).arg(root);
@@ -40,6 +47,10 @@ impl DaemonProcess {
 
     pub(crate) fn id(&self) -> u32 {
         self.0.id()
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
     }
 
     pub(crate) fn assert_runs(&mut self) {

@@ -8,4 +8,5 @@ mod expired;
 pub(crate) mod fixture;
 mod lost_node;
 mod newer_state;
+mod renewal;
 mod unwatched;

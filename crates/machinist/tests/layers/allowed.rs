@@ -129,7 +129,7 @@ pub(crate) const MACHINIST: Table = &[
     // Processes: they do not know each other.
     ("controller", "kubernetes listen metrics"),
     ("daemon", "durable_file fault_injection kubernetes manifests metrics systemd_notify"),
-    ("enrol", ""),
+    ("enrol", "fault_injection"),
     ("operator", "kubernetes listen metrics"),
     ("server", "durable_file kubernetes listen manifests metrics serving_certificate"),
     // Work of a single command.

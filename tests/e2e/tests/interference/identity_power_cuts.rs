@@ -11,7 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const FAULT: &str = "MACHINIST_FAULT_POINT";
+/// Names the point at which a command dies.
+pub(super) const FAULT: &str = "MACHINIST_FAULT_POINT";
 /// Written once by each machine, and different on each.
 const KUBECONFIG: &str = "var/lib/machinist/kubeconfig";
 
@@ -62,14 +63,14 @@ impl Site {
     }
 }
 
-fn machinist(arguments: &[&str]) -> Command {
+pub(super) fn machinist(arguments: &[&str]) -> Command {
     let mut command = Command::new(binary::machinist_binary().unwrap());
     command.args(arguments);
     command
 }
 
 #[track_caller]
-fn run(mut command: Command, what: &str) -> ExitOutput {
+pub(super) fn run(mut command: Command, what: &str) -> ExitOutput {
     let output = command::output(&mut command).unwrap();
     assert!(output.succeeded(), "{what}: {output:?}");
     output

@@ -202,9 +202,14 @@ impl HubWithServer {
 
     /// The CA that its machines must trust, as a data URL.
     pub(crate) fn authority(&self) -> String {
-        let authority = fs::read(self.data.join("pki/ca.crt")).unwrap();
-        let authority: String = authority.iter().map(|byte| format!("%{byte:02X}")).collect();
+        let authority: String =
+            self.authority_certificate().iter().map(|byte| format!("%{byte:02X}")).collect();
         format!("data:,{authority}")
+    }
+
+    /// The certificate of that CA.
+    pub(crate) fn authority_certificate(&self) -> Vec<u8> {
+        fs::read(self.data.join("pki/ca.crt")).unwrap()
     }
 
     /// Its whole log.
