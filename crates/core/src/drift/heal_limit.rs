@@ -163,6 +163,15 @@ impl HealLimit {
         self.paths.iter().filter(|(_, known)| known.is_conflict()).map(conflict).collect()
     }
 
+    /// Whether all of these paths are in conflict. Such drift comes back while a change is checked, so it blocks no
+    /// other config: that config may well be the one that ends the conflict.
+    #[must_use]
+    pub fn are_all_in_conflict<'a>(&self, paths: impl IntoIterator<Item = &'a str>) -> bool {
+        let is_conflict = |path: &str| self.paths.get(path).is_some_and(HealedPath::is_conflict);
+        let mut paths = paths.into_iter().peekable();
+        paths.peek().is_some() && paths.all(is_conflict)
+    }
+
     /// How long until the next path leaves its conflict, if nothing changes it; `None` without a conflict
     /// on a path that is healed.
     #[must_use]
@@ -250,6 +259,9 @@ mod tests {
         assert_eq!(fight(&mut limit, seconds(0), seconds(20)), [0, 1, 3, 7, 15]);
         let conflicts = limit.conflicts();
         assert_eq!((conflicts[0].heals, conflicts[0].within), (5, seconds(15)));
+        assert!(limit.are_all_in_conflict([PATH]));
+        assert!(!limit.are_all_in_conflict([PATH, "/etc/two"]));
+        assert!(!limit.are_all_in_conflict([]));
         // Other paths are not concerned.
         assert_eq!(limit.pause("/etc/two", seconds(20)), Duration::ZERO);
         // The conflict stays while it goes on, although the pauses are long by then.

@@ -105,12 +105,20 @@ impl Agent {
         Ok(NextReconcile::Immediately)
     }
 
-    /// Refuses to build on a disk that has drifted.
+    /// Refuses to build on a disk that has drifted, unless only paths have that were healed and that something else
+    /// changes at once again.
     async fn preflight(&mut self, node: &Arc<Node>, old: &MachineConfig) -> Result<()> {
-        self.check_drift(node, old, HealPace::Immediate).await.inspect_err(|error| {
-            let message = format!("{error:#}");
-            self.reporter.warn(node, "PreflightConfigDriftCheckFailed", message);
-        })
+        let Err(error) = self.check_drift(node, old, HealPace::Immediate).await else {
+            return Ok(());
+        };
+        let error_text = format!("{error:#}");
+        let mut paths = self.drifted.iter().map(|drifted| drifted.path.as_str());
+        if self.session.heal_limit.are_all_in_conflict(&mut paths) {
+            tracing::warn!(error = error_text, "going on: these paths are fought over");
+            return Ok(());
+        }
+        self.reporter.warn(node, "PreflightConfigDriftCheckFailed", error_text);
+        Err(error)
     }
 
     /// Finds out whether the machine can take the update in place, and at what cost.
