@@ -7,11 +7,12 @@ use crate::ignition::schema::{Config, Unit};
 
 /// Our own services and timers, without their suffix. `machinist-.service.d` holds drop-ins for all of them. Units that
 /// our templates write, such as `machinist-ca-trust.service`, are not among them.
-const OWN_UNITS: [&str; 7] = [
+const OWN_UNITS: [&str; 8] = [
     "machinist-",
     "machinist-daemon",
     "machinist-enrol",
     "machinist-firstboot",
+    "machinist-guard",
     "machinist-hub",
     "machinist-server",
     "machinist-watchdog",

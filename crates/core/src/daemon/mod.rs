@@ -22,11 +22,13 @@
 //! | [`kubelet_health`] | what a health probe of the kubelet means |
 //! | [`identity_claim`] | who acts as a machine, if two have its identity |
 //! | `rebuild` | which config a machine has that lost its `currentconfig` |
+//! | [`boot_guard`] | whether a host whose daemon is a pod guards the next boot |
 //! | `backoff` | the pause after a failure |
 
 pub mod actions;
 pub mod annotations;
 mod backoff;
+pub mod boot_guard;
 mod disruption_policy;
 pub mod identity_claim;
 pub mod kubelet_health;

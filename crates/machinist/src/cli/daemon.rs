@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::CommandOutcome;
 use super::connection_args::ConnectionArgs;
+use super::daemon_guard::DaemonGuardArgs;
 use super::daemon_status::{DaemonPlanArgs, DaemonStatusArgs, DaemonWatchdogArgs};
 use super::firstboot::FirstBootArgs;
 use super::log_args::LogArgs;
@@ -43,6 +44,7 @@ enum DaemonCommand {
     Status(DaemonStatusArgs),
     Plan(DaemonPlanArgs),
     Watchdog(DaemonWatchdogArgs),
+    Guard(DaemonGuardArgs),
 }
 
 impl DaemonArgs {
@@ -53,6 +55,7 @@ impl DaemonArgs {
             Some(DaemonCommand::Status(status)) => status.run(),
             Some(DaemonCommand::Plan(plan)) => plan.run(),
             Some(DaemonCommand::Watchdog(watchdog)) => watchdog.run(),
+            Some(DaemonCommand::Guard(guard)) => guard.run(),
         }
     }
 }

@@ -15,6 +15,7 @@ mod connection_args;
 mod controller;
 mod crds;
 mod daemon;
+mod daemon_guard;
 mod daemon_status;
 mod daily_backup_args;
 mod delete;

@@ -88,13 +88,14 @@ fn an_existing_cluster_goes_from_observe_to_enforce() {
         enforce(&cluster, &machines).context("enforce")?;
         register_again(&cluster, &machines[2]).context("register again")?;
         take_back(&cluster, &machines[1]).context("take back")?;
-        Ok(())
+        break_kubelet(&cluster, &machines).context("break the kubelet")
     };
     if let Err(error) = run() {
         let nodes = ["n2", "n3"].map(|name| annotations(&cluster, name));
         let pods = cluster.kubectl(&["get", "pods", "-A", "-o", "wide"]);
         let pool = cluster.kubectl(&["describe", "mcp", "compute"]);
-        panic!("{error:#}\n{nodes:?}\n{}\n{}", pods.unwrap_or_default(), pool.unwrap_or_default());
+        eprintln!("{nodes:?}\n{}\n{}", pods.unwrap_or_default(), pool.unwrap_or_default());
+        panic!("{error:#}");
     }
 }
 
@@ -213,5 +214,56 @@ fn take_back(cluster: &Cluster, machine: &Machine) -> Result<()> {
         "app=guarded",
         "--field-selector=status.phase=Running",
     ])?;
+    Ok(())
+}
+
+/// A config whose kubelet does not start after the reboot: nobody starts the daemon, and the host comes back by itself.
+fn break_kubelet(cluster: &Cluster, machines: &[Machine]) -> Result<()> {
+    let (machine, other) = (&machines[1], &machines[2]);
+    let (name, other_boots) = (machine.name(), other.boots());
+    cluster.kubectl(&["delete", "deployment/guarded", "poddisruptionbudget/guard", "--wait"])?;
+    let good = annotations(cluster, name)?["currentConfig"].clone();
+    let (boots, dropin) = (machine.boots(), "/etc/systemd/system/kubelet.service.d/90-bad.conf");
+    let bad = "[Service]\nExecStart=\nExecStart=/usr/bin/kubelet --no-such-flag\n";
+    let health = "deadline: 15s\nstable: 1s\nunits: [systemd-journald.service]\n";
+    let files = [(dropin, bad), ("/etc/machinist/health.yaml", health)];
+    let files = files.map(|(path, text)| {
+        let encoded: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        json!({"path": path, "mode": 0o644, "contents": {"source": format!("data:,{encoded}")}})
+    });
+    let config = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": "70-bad", "labels": {"machineconfiguration.openshift.io/role": "worker"}},
+        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": files}}},
+    });
+    cluster.apply(&config.to_string())?;
+    wait_for("the machine to come back and say why", || {
+        let found = annotations(cluster, name)?;
+        let reason = found["reason"].as_str().unwrap_or_default();
+        ensure!(reason.contains("kubelet: it ran before the change"), "{found}");
+        ensure!(found["state"] == "Degraded" && found["currentConfig"] == good, "{found}");
+        Ok(true)
+    })?;
+    ensure!(machine.boots() == boots + 2, "one reboot into the config and one out of it");
+    ensure!(other.boots() == other_boots, "the rollout stops at the first machine");
+    wait_for("the node to be in service", || {
+        let node = get(cluster, &format!("/api/v1/nodes/{name}"))?;
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let is_ready = conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True");
+        ensure!(is_ready && node["spec"]["unschedulable"] != true, "{node}");
+        Ok(true)
+    })?;
+    for path in [dropin, "/etc/systemd/system/machinist-guard.service", "/var/lib/machinist"] {
+        ensure!(!machine.exists(path)?, "{path} is left");
+    }
+    // The corrected config is tried, although the one before it is remembered.
+    cluster.apply(&file("70-bad", "/etc/corrected"))?;
+    for machine in [machine, other] {
+        wait_for("the corrected config", || {
+            ensure!(annotations(cluster, machine.name())?["currentConfig"] != good);
+            is_done(cluster, machine.name())
+        })?;
+        ensure!(machine.read_file("/etc/corrected")? == b"cluster");
+    }
     Ok(())
 }

@@ -17,6 +17,7 @@ use super::super::root::{HostRoot, host_defaults};
 use super::super::state::{self, DiskState};
 use super::super::transaction::{self, FsChange, Recovery};
 use super::super::{drift, health, private_files, quarantine};
+use super::boot_guard;
 
 /// How long to wait for another machinist that holds the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -181,7 +182,9 @@ impl MachineDisk {
                 .context("the disk does not name its current config")?;
             let plan = transaction::plan(root, &current, &previous)?;
             transaction::commit(root, plan)?;
-            state::set_pending(root, None)
+            state::set_pending(root, None)?;
+            end_guard(root);
+            Ok(())
         })
         .await
     }
@@ -209,7 +212,14 @@ impl MachineDisk {
 
     /// Records the pending change, or removes the record.
     pub(super) async fn set_pending(&self, pending: Option<PendingChange>) -> Result<()> {
-        self.with_lock(move |root| state::set_pending(root, pending.as_ref())).await
+        self.with_lock(move |root| {
+            state::set_pending(root, pending.as_ref())?;
+            if pending.is_none() {
+                end_guard(root);
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Records the config that the first boot has applied as the current one.
@@ -229,6 +239,13 @@ impl MachineDisk {
     /// Moves the files of the first boot away.
     pub(super) async fn end_first_boot(&self) -> Result<Vec<String>> {
         self.with_lock(state::end_first_boot).await
+    }
+}
+
+/// Removes the boot guard, which has nothing left to guard. One that stays finds that out on the next boot.
+fn end_guard(root: &HostRoot) {
+    if let Err(error) = boot_guard::disarm(root.path()) {
+        tracing::warn!(%error, "cannot remove the boot guard of this host");
     }
 }
 

@@ -19,7 +19,7 @@ use super::super::health::{self, HealthTarget};
 use super::super::state::DiskState;
 use super::drift_watch::HealPace;
 use super::kubelet_health::{self, RESTART_DEADLINE};
-use super::os::BootedOs;
+use super::os::{BootedOs, plan_os_rollback};
 use super::{Agent, NextReconcile};
 
 /// The result of the health checks.
@@ -177,7 +177,7 @@ impl Agent {
         pending: PendingChange,
     ) -> Result<PendingChange> {
         let previous = pending.previous.clone();
-        let os = self.plan_os_rollback(&current, &pending).await?;
+        let os = plan_os_rollback(&self.os_backend, &current, &pending).await?;
         let mut rollback = pending.rollback(&self.boot_id);
         rollback.os = os;
         self.session.after(SessionEvent::WriteStarted);
@@ -215,7 +215,7 @@ impl Agent {
 }
 
 /// The record that keeps a machine from trying a failed config again.
-fn failed_config(
+pub(super) fn failed_config(
     current: &MachineConfig,
     pending: &PendingChange,
     failing: FailedCheck,

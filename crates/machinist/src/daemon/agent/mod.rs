@@ -16,6 +16,7 @@
 //! | `update` | an update: check, download, drain, write |
 //! | `post_apply` | the actions after a change, the reboot, and the end of an update |
 //! | `health_gate` | health checks on the new config, and the rollback |
+//! | `boot_guard` | the unit that rolls back a host on which the kubelet does not start this daemon |
 //! | `os` | the operating system: fetched, staged, checked after the reboot |
 //! | `drift_watch` | drift: detected, reported, healed |
 //! | `observe` | what a config would change, on a machine that is only observed |
@@ -30,6 +31,7 @@
 //!
 //! SIGTERM is honoured between two steps only. A step that has begun is completed.
 
+pub(crate) mod boot_guard;
 mod certificates;
 mod disk;
 mod drift_watch;

@@ -12,7 +12,7 @@ use machinist_core::daemon::os_plan::{self, BootVerdict, OsObserved};
 use machinist_core::daemon::{PendingChange, PendingOsChange, Phase, SessionEvent, reports};
 use machinist_core::health::FailedCheck;
 use machinist_core::os::host::HostKind;
-use machinist_core::os::{DesiredOs, layered_image};
+use machinist_core::os::{DesiredOs, OsChange, layered_image};
 
 use super::super::os::detect::OsBackend;
 use super::super::state::DiskState;
@@ -28,26 +28,58 @@ pub(super) enum BootedOs {
     Failed(FailedCheck),
 }
 
+/// Runs a call to the host on a blocking thread.
+async fn on_host_thread<T: Send + 'static>(
+    backend: &Arc<OsBackend>,
+    call: impl FnOnce(&OsBackend) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let backend = Arc::clone(backend);
+    let result = tokio::task::spawn_blocking(move || call(&backend)).await;
+    result.context("the thread that changes the operating system panicked")?
+}
+
+async fn observe_os(backend: &Arc<OsBackend>) -> Result<OsObserved> {
+    on_host_thread(backend, |backend| {
+        Ok(OsObserved {
+            kind: backend.kind,
+            status: backend.os.status()?,
+            command_line: backend.command_line(),
+        })
+    })
+    .await
+}
+
+/// The OS part of a rollback.
+pub(super) async fn plan_os_rollback(
+    backend: &Arc<OsBackend>,
+    config: &MachineConfig,
+    pending: &PendingChange,
+) -> Result<Option<PendingOsChange>> {
+    if pending.os.is_none() {
+        return Ok(None);
+    }
+    Ok(os_plan::plan_os_rollback(config, pending, &observe_os(backend).await?))
+}
+
+/// Stages a change of the OS for the next boot, or drops what is staged if nothing is to change.
+pub(super) async fn stage_os_change(
+    backend: &Arc<OsBackend>,
+    change: OsChange,
+    is_rollback: bool,
+) -> Result<()> {
+    on_host_thread(backend, move |backend| match change.is_empty() {
+        true => backend.os.unstage(),
+        false => backend.os.stage(&change, is_rollback),
+    })
+    .await
+}
+
 impl Agent {
-    /// Runs a call to the host on a blocking thread.
     async fn on_host_thread<T: Send + 'static>(
         &self,
         call: impl FnOnce(&OsBackend) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let backend = Arc::clone(&self.os_backend);
-        let result = tokio::task::spawn_blocking(move || call(&backend)).await;
-        result.context("the thread that changes the operating system panicked")?
-    }
-
-    async fn observe_os(&self) -> Result<OsObserved> {
-        self.on_host_thread(|backend| {
-            Ok(OsObserved {
-                kind: backend.kind,
-                status: backend.os.status()?,
-                command_line: backend.command_line(),
-            })
-        })
-        .await
+        on_host_thread(&self.os_backend, call).await
     }
 
     /// What an update does to the operating system; `None` if nothing.
@@ -61,7 +93,7 @@ impl Agent {
         if !os_plan::may_change_os(old, new, earlier, force) {
             return Ok(None);
         }
-        let observed = self.observe_os().await?;
+        let observed = observe_os(&self.os_backend).await?;
         Ok(os_plan::plan_os_change(old, new, earlier, force, &self.boot_id, &observed))
     }
 
@@ -106,15 +138,11 @@ impl Agent {
     ) -> Result<()> {
         let Some(os) = pending.os.as_mut().filter(|os| !os.is_staged) else { return Ok(()) };
         let (change, is_rollback) = (os.change.clone(), pending.is_rollback);
-        if change.is_empty() {
-            self.unstage_os().await?;
-        } else {
-            let requested = change.clone();
-            let staged =
-                self.on_host_thread(move |backend| backend.os.stage(&requested, is_rollback)).await;
+        let staged = stage_os_change(&self.os_backend, change.clone(), is_rollback).await;
+        if !change.is_empty() {
             self.metrics.set_pivot_failed(staged.is_err());
-            staged?;
         }
+        staged?;
         os.is_staged = true;
         self.disk.set_pending(Some(pending.clone())).await?;
         let Some(node) = node.filter(|_| !change.is_empty()) else { return Ok(()) };
@@ -165,7 +193,7 @@ impl Agent {
         if !os_plan::needs_boot_check(config, pending, &self.boot_id) {
             return Ok(BootedOs::AsDesired);
         }
-        let observed = self.observe_os().await?;
+        let observed = observe_os(&self.os_backend).await?;
         let problem = match os_plan::boot_verdict(config, pending, &self.boot_id, &observed) {
             BootVerdict::StageAgain(again) => {
                 tracing::warn!("the staged operating system was not deployed: staging it again");
@@ -210,18 +238,6 @@ impl Agent {
             Some(cause) => format!("{problem}; possible root cause: {cause}"),
             None => problem,
         }
-    }
-
-    /// The OS part of a rollback.
-    pub(super) async fn plan_os_rollback(
-        &self,
-        config: &MachineConfig,
-        pending: &PendingChange,
-    ) -> Result<Option<PendingOsChange>> {
-        if pending.os.is_none() {
-            return Ok(None);
-        }
-        Ok(os_plan::plan_os_rollback(config, pending, &self.observe_os().await?))
     }
 
     /// Reports that the disk could not be changed, and restores files and OS.

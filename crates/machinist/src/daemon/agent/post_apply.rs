@@ -15,6 +15,7 @@ use machinist_core::daemon::{PendingChange, Phase, SessionEvent, annotations, re
 use machinist_core::node::NodeView;
 use machinist_core::os::layered_image;
 
+use super::super::os::detect::OsBackend;
 use super::super::state::DiskState;
 use super::super::systemd::{Systemd, TransientUnit};
 use super::drift_watch::HealPace;
@@ -59,6 +60,28 @@ async fn with_journal(result: Result<()>, root: &Path, service: &str) -> Result<
             Err(anyhow!("{error:#}: its last output: {lines}"))
         }
     }
+}
+
+/// Reboots the machine, after what is staged is deployed.
+pub(super) async fn order_reboot(
+    systemd: &Systemd,
+    backend: &OsBackend,
+    reason: &str,
+) -> Result<()> {
+    // ostree deploys what is staged while the machine shuts down.
+    let finalizer: Vec<&str> = backend.finalize_unit().into_iter().collect();
+    let description = format!("machine-config-daemon: {reason}");
+    let unit = TransientUnit {
+        name: REBOOT_UNIT,
+        description: &description,
+        command: &["/bin/sh", "-c", "systemctl reboot"],
+        requires: &finalizer,
+        after: &finalizer,
+    };
+    systemd.run_transient(&unit).await.map_err(|error| {
+        tracing::error!(error = %format_args!("{error:#}"), "failed to run reboot");
+        anyhow!("reboot command failed, something is seriously wrong")
+    })
 }
 
 impl Agent {
@@ -309,7 +332,8 @@ impl Agent {
         if let Some(heartbeat) = &self.heartbeat {
             heartbeat.report_shutdown().await;
         }
-        self.order_reboot(systemd, &reason)
+        self.arm_boot_guard(node, pending).await;
+        order_reboot(systemd, &self.os_backend, &reason)
             .await
             .inspect_err(|_| self.metrics.count_failed_reboot())?;
         self.session.after(SessionEvent::RebootOrdered);
@@ -322,26 +346,9 @@ impl Agent {
         let systemd = Systemd::connect(self.disk.path()).await?;
         let systemd = systemd.ok_or_else(|| anyhow!("systemd is not running on this machine"))?;
         tracing::info!("initiating reboot: {reason}");
-        self.order_reboot(&systemd, reason).await?;
+        order_reboot(&systemd, &self.os_backend, reason).await?;
         self.session.after(SessionEvent::RebootOrdered);
         Ok(())
-    }
-
-    async fn order_reboot(&self, systemd: &Systemd, reason: &str) -> Result<()> {
-        // ostree deploys what is staged while the machine shuts down.
-        let finalizer: Vec<&str> = self.os_backend.finalize_unit().into_iter().collect();
-        let description = format!("machine-config-daemon: {reason}");
-        let unit = TransientUnit {
-            name: REBOOT_UNIT,
-            description: &description,
-            command: &["/bin/sh", "-c", "systemctl reboot"],
-            requires: &finalizer,
-            after: &finalizer,
-        };
-        systemd.run_transient(&unit).await.map_err(|error| {
-            tracing::error!(error = %format_args!("{error:#}"), "failed to run reboot");
-            anyhow!("reboot command failed, something is seriously wrong")
-        })
     }
 
     /// Verifies OS, disk and health, requests an uncordon, and reports `Done`.
