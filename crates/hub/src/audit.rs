@@ -126,7 +126,8 @@ pub struct AuditLog {
 #[derive(Debug)]
 struct AuditFile {
     path: PathBuf,
-    file: File,
+    /// Opened by the first line.
+    file: Option<File>,
     size: u64,
     rotate_at: u64,
 }
@@ -142,18 +143,17 @@ impl AuditLog {
     /// can read them.
     ///
     /// # Errors
-    /// A file cannot be opened.
+    /// The file of administrators cannot be opened. The others are made when they are needed: a hub must start on a
+    /// full disk, too.
     pub fn to_file(path: &Path) -> std::io::Result<Self> {
         Self::with_sizes(path, AuditClass::rotate_at)
     }
 
     fn with_sizes(path: &Path, rotate_at: impl Fn(AuditClass) -> u64) -> std::io::Result<Self> {
-        let open = |class: AuditClass| {
-            AuditFile::open(&path_of(path, class), rotate_at(class)).map(Mutex::new)
-        };
-        let [administrators, controllers, machines, others] = AuditClass::ALL;
-        let sinks = [open(administrators)?, open(controllers)?, open(machines)?, open(others)?];
-        Ok(Self { sinks: Some(Arc::new(sinks)) })
+        let new = |class| AuditFile::new(path_of(path, class), rotate_at(class));
+        let mut files = AuditClass::ALL.map(new);
+        files[AuditClass::Administrators as usize].open()?;
+        Ok(Self { sinks: Some(Arc::new(files.map(Mutex::new))) })
     }
 
     /// Writes one line. A failure is only logged: the audited request has already been committed.
@@ -181,10 +181,15 @@ fn path_of(administrators: &Path, class: AuditClass) -> PathBuf {
 }
 
 impl AuditFile {
-    fn open(path: &Path, rotate_at: u64) -> std::io::Result<Self> {
-        let file = open(path)?;
-        let size = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file, size, rotate_at })
+    fn new(path: PathBuf, rotate_at: u64) -> Self {
+        Self { path, file: None, size: 0, rotate_at }
+    }
+
+    fn open(&mut self) -> std::io::Result<()> {
+        let file = open(&self.path)?;
+        self.size = file.metadata()?.len();
+        self.file = Some(file);
+        Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
@@ -192,12 +197,15 @@ impl AuditFile {
             let mut aside = self.path.clone().into_os_string();
             aside.push(".1");
             std::fs::rename(&self.path, aside)?;
-            self.file = open(&self.path)?;
-            self.size = 0;
+            self.file = None;
         }
-        if let Err(error) = self.file.write_all(bytes) {
+        if self.file.is_none() {
+            self.open()?;
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        if let Err(error) = file.write_all(bytes) {
             // On a full disk a part of the line may fit. The next line must not continue it.
-            let _ = self.file.set_len(self.size);
+            let _ = file.set_len(self.size);
             return Err(error);
         }
         self.size += bytes.len() as u64;

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use machinist_hub::audit::AuditLog;
 use machinist_hub::store::{Store, StoreOptions};
 use machinist_hub::{Hub, HubConfig};
 use serde_json::json;
@@ -77,12 +78,19 @@ async fn child_process() {
     assert_eq!(create(&hub, 10_000).await.0, 201);
     assert!(data.join("RESERVE").exists(), "the reserve is allocated again");
     stop(hub).await;
+    // Lines are missing, but each one that is there is whole.
+    let audit = std::fs::read_to_string(data.with_file_name("audit.log")).unwrap();
+    for line in audit.lines() {
+        serde_json::from_str::<serde_json::Value>(line).expect(line);
+    }
+    assert!(audit.ends_with('\n') && audit.contains("m10000"), "{audit}");
     println!("full disk survived");
 }
 
 async fn start(data: &Path) -> TestHub {
     let store = Store::open(data, OPTIONS).unwrap();
-    TestHub { hub: Hub::start(store, HubConfig::default()).await.unwrap() }
+    let audit = AuditLog::to_file(&data.with_file_name("audit.log")).unwrap();
+    TestHub { hub: Hub::start(store, HubConfig { audit, ..HubConfig::default() }).await.unwrap() }
 }
 
 async fn stop(hub: TestHub) {
