@@ -47,6 +47,11 @@ const SECRET_NAMES: [&str; 13] = [
     "credentials",
 ];
 
+/// Ends of names whose value is a secret in a network file, in lower case: the keys of WireGuard (`PresharedKey=`), MACsec
+/// (`Key=`, `mka-cak=`) and WEP (`wep-key0=`), and the PIN of a modem. Elsewhere such a name is mostly harmless.
+const NETWORK_SECRET_NAMES: [&str; 8] =
+    ["key", "key0", "key1", "key2", "key3", "key4", "cak", "pin"];
+
 /// What a machine needs to reach the network, and the certificates that it trusts. Directories end with `/`.
 const PUBLIC_PATHS: [&str; 8] = [
     "/etc/hostname",
@@ -67,7 +72,15 @@ pub fn is_public_file(path: &str, mode: Option<i64>, contents: &[u8]) -> bool {
         true => path.starts_with(listed) && !path.contains("/../"),
         false => path == *listed,
     };
-    PUBLIC_PATHS.iter().any(is_listed) && !is_secret_file(path, mode, contents)
+    PUBLIC_PATHS.iter().any(is_listed)
+        && !is_secret_file(path, mode, contents)
+        && !assigns_any(&without_public_keys(contents), &NETWORK_SECRET_NAMES)
+}
+
+/// The text in lower case without the names of public keys: that of a peer is not a secret.
+fn without_public_keys(contents: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(contents).to_lowercase();
+    text.replace("publickey", "").replace("public-key", "").into_bytes()
 }
 
 /// Whether the contents of a file must not be displayed: it has a known path, it contains what
@@ -83,9 +96,14 @@ pub fn is_secret_file(path: &str, mode: Option<i64>, contents: &[u8]) -> bool {
 
 fn looks_secret(lower_case: &[u8]) -> bool {
     SECRET_MARKERS.iter().any(|mark| positions(lower_case, mark).next().is_some())
-        || SECRET_NAMES.iter().any(|name| {
-            positions(lower_case, name).any(|at| is_assigned(&lower_case[at + name.len()..]))
-        })
+        || assigns_any(lower_case, &SECRET_NAMES)
+}
+
+/// Whether a value is assigned to a name that ends like one of these.
+fn assigns_any(lower_case: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|name| {
+        positions(lower_case, name).any(|at| is_assigned(&lower_case[at + name.len()..]))
+    })
 }
 
 /// Whether a value follows a name: `=x`, `: x`, `": "x"`.
@@ -141,6 +159,21 @@ mod tests {
             ("/etc/NetworkManager/system-connections/a", Some(0o600), "[main]", false),
             ("/etc/NetworkManager/system-connections/a", Some(0o644), "psk=hunter2", false),
             ("/etc/NetworkManager/../secret", Some(0o644), "x", false),
+            (
+                "/etc/NetworkManager/system-connections/a",
+                None,
+                "[wireguard]\nprivate-key=eA==",
+                false,
+            ),
+            ("/etc/NetworkManager/system-connections/a", None, "preshared-key=eA==", false),
+            ("/etc/NetworkManager/system-connections/a", None, "wep-key0=hunter2", false),
+            ("/etc/NetworkManager/system-connections/a", None, "mka-cak=012", false),
+            ("/etc/NetworkManager/system-connections/a", None, "[gsm]\npin=1234", false),
+            ("/etc/NetworkManager/system-connections/a", None, "key-mgmt=none", true),
+            ("/etc/systemd/network/a.netdev", None, "PresharedKey = eA==", false),
+            ("/etc/systemd/network/a.netdev", None, "[MACsecReceiveAssociation]\nKey=0", false),
+            ("/etc/systemd/network/a.netdev", None, "PublicKey=eA==", true),
+            ("/etc/sysconfig/network-scripts/keys-a", None, "KEY1=s:hunter2", false),
             ("/etc/pki/ca-trust/source/anchors/a.crt", None, "-----BEGIN CERTIFICATE-----", true),
             ("/etc/pki/ca-trust/source/anchors/a.pem", None, "-----BEGIN PRIVATE KEY-----", false),
         ] {
