@@ -1,10 +1,15 @@
-//! HTTP/2 floods without a certificate: the hub stays small and answers others.
+//! Floods: HTTP/2 frames and half a TLS handshake without a certificate, watches with a token. The hub stays small and
+//! answers others.
 
 use crate::hub_hostile::{dialer, worst_latency};
 use crate::hub_support::HubProcess;
-use crate::hub_support::raw::{HTTP2_PREFACE, RawTlsDialer, frame, http2_head};
+use crate::hub_support::raw::{
+    HTTP2_PREFACE, RawTlsDialer, frame, http2_head, http2_head_with_token, read_response, request,
+};
+use machinist_e2e::environment::raise_file_limit;
 use machinist_e2e::measurements;
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -135,4 +140,81 @@ fn a_settings_flood_does_not_block_others() {
 #[test]
 fn a_ping_flood_does_not_block_others() {
     withstand("ping", pings);
+}
+
+/// What a client has after it has done its worst, and still holds.
+fn withstand_held<T>(
+    name: &str,
+    what: &str,
+    max_mb: u64,
+    hold: impl FnOnce(&HubProcess, &RawTlsDialer) -> T,
+) {
+    raise_file_limit();
+    let mut hub = HubProcess::start().unwrap();
+    let dialer = dialer(&hub);
+    let (calm, before) = (worst_latency(&dialer), hub.memory());
+    let held = hold(&hub, &dialer);
+    let (worst, memory) = (worst_latency(&dialer), hub.memory().saturating_sub(before) >> 20);
+    let summary = format!("{what}: {memory} MB; worst answer {worst:.1?}, {calm:.1?} before");
+    eprintln!("{summary}");
+    measurements::record(&format!("hub-flood-{name}"), &summary).unwrap();
+    hub.check_alive().unwrap();
+    assert!(memory < max_mb, "{summary}");
+    assert!(worst < Duration::from_secs(5), "{summary}");
+    drop(held);
+}
+
+#[test]
+fn half_open_handshakes_do_not_block_others() {
+    const HALF_OF_A_CLIENT_HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    withstand_held("half-open", "3000 half-open handshakes", 100, |_, dialer| {
+        let open = |_| {
+            let mut stream = dialer.tcp().unwrap();
+            let _ = stream.write_all(HALF_OF_A_CLIENT_HELLO); // the hub may have closed it
+            stream
+        };
+        (0..3000).map(open).collect::<Vec<TcpStream>>()
+    });
+}
+
+/// 40 connections of one token with 200 streams each, all of them watches whose client reads nothing, while each
+/// change has 100 KB.
+#[test]
+fn a_flood_of_watches_does_not_block_others() {
+    const NODES: &str = "/api/v1/nodes";
+    let post = |dialer: &RawTlsDialer, path: &str, body: &str| {
+        let json = [("content-type", "application/json")];
+        let response = dialer.request(&request("POST", path, &json, body.as_bytes())).unwrap();
+        assert!(response.code < 300, "{response:?}");
+        response.json()
+    };
+    withstand_held("watches", "8000 watches that nobody reads", 300, |_, dialer| {
+        let token = post(dialer, "/machinist/v1/tokens", r#"{"role": "viewer"}"#);
+        let head =
+            http2_head_with_token(&format!("{NODES}?watch=1"), token["token"].as_str().unwrap());
+        let watches = |_| {
+            let mut bytes = HTTP2_PREFACE.to_vec();
+            bytes.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])); // no window on any stream
+            let streams = (0..200u32).map(|index| index * 2 + 1);
+            bytes.extend(streams.flat_map(|id| frame(HEADERS, END_STREAM_AND_HEADERS, id, &head)));
+            let mut connection = dialer.anonymous_http2().unwrap();
+            let _ = connection.write_all(&bytes).and_then(|()| connection.flush());
+            connection
+        };
+        let connections: Vec<_> = (0..40).map(watches).collect();
+        let filler = "x".repeat(100_000);
+        for index in 0..100 {
+            let node = format!(
+                r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"n{index}","annotations":{{"x":"{filler}"}}}}}}"#
+            );
+            post(dialer, NODES, &node);
+        }
+        // The limit was reached: one more watch of the token is refused, and the others are honest clients.
+        let mut late = dialer.anonymous().unwrap();
+        let bearer = format!("Bearer {}", token["token"].as_str().unwrap());
+        let watch = request("GET", &format!("{NODES}?watch=1"), &[("authorization", &bearer)], b"");
+        late.write_all(&watch).unwrap();
+        assert_eq!(read_response(&mut late).unwrap().code, 429);
+        connections
+    });
 }

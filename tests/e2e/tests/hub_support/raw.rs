@@ -153,6 +153,16 @@ pub fn http2_head(path: &str) -> Vec<u8> {
     head
 }
 
+/// The header block of a GET request with a token.
+pub fn http2_head_with_token(path: &str, token: &str) -> Vec<u8> {
+    let value = format!("Bearer {token}");
+    let length = u8::try_from(value.len()).ok().filter(|length| *length < 127);
+    let mut head = http2_head(path);
+    head.extend([0x0f, 8, length.unwrap_or(0)]); // `authorization` has the index 15 + 8
+    head.extend_from_slice(value.as_bytes());
+    head
+}
+
 /// One HTTP/2 frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
