@@ -2,7 +2,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The kinds that OpenShift installs itself.
 const OF_OPENSHIFT: [&str; 2] =
@@ -39,6 +39,28 @@ fn yaml_files(directory: &Path) -> Vec<String> {
 
 fn name(path: &Path) -> String {
     path.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+/// What the operator deploys has a test of its own, next to its manifests.
+#[test]
+fn the_operator_has_limits_and_only_its_metrics_can_be_reached() {
+    let parse = |name: &str| -> Value {
+        serde_saphyr::from_str(&read(&deploy().join("system").join(name))).unwrap()
+    };
+    let (operator, policy) = (parse("operator.yaml"), parse("network-policy.yaml"));
+    let (template, selector) = (&operator["spec"]["template"], &policy["spec"]["podSelector"]);
+    for (label, value) in selector["matchLabels"].as_object().unwrap() {
+        assert_eq!(&template["metadata"]["labels"][label], value, "{label}");
+    }
+    assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]));
+    let open = json!([{"ports": [{"port": 8797, "protocol": "TCP"}]}]);
+    assert_eq!(policy["spec"]["ingress"], open);
+    assert_eq!(policy["metadata"]["namespace"], operator["metadata"]["namespace"]);
+    let container = &template["spec"]["containers"][0];
+    assert_eq!(container["ports"], json!([{"name": "metrics", "containerPort": 8797}]));
+    assert!(container["resources"]["limits"]["memory"].is_string());
+    assert!(!container["args"].to_string().contains("insecure"));
+    assert!(template["spec"]["hostNetwork"].is_null());
 }
 
 #[test]

@@ -343,4 +343,24 @@ pub(super) mod tests {
             assert_eq!(limit.is_string(), part != OperatorComponent::Daemon, "{part:?}");
         }
     }
+
+    /// The NetworkPolicy of `deploy/system` selects the label and allows the port; the test `deploy` compares.
+    #[test]
+    fn every_pod_has_the_network_policy_or_the_network_of_its_host() {
+        for part in OperatorComponent::ALL {
+            let template = inputs().manifest(part)["spec"]["template"].clone();
+            assert_eq!(
+                template["metadata"]["labels"]["app.kubernetes.io/part-of"], "machinist",
+                "{part:?}"
+            );
+            let pod = &template["spec"];
+            let uses_host_network = pod["hostNetwork"] == true;
+            assert_eq!(uses_host_network, part != OperatorComponent::Controller, "{part:?}");
+            assert!(!pod.to_string().contains("--metrics-insecure"), "{part:?}");
+            let ports = pod["containers"][0]["ports"].as_array().cloned().unwrap_or_default();
+            for port in ports.iter().filter(|_| !uses_host_network) {
+                assert_eq!(port["containerPort"], 8797, "{part:?}");
+            }
+        }
+    }
 }

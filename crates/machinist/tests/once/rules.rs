@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::{XattrFlags, getxattr, setxattr};
@@ -241,12 +242,31 @@ fn the_example_in_the_help_works() {
     assert!(status.success(), "{script}");
 }
 
+/// Finds the files with a text that group or others may read, wherever they are.
+fn find_readable(text: &str, directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let meta = fs::symlink_metadata(&path).unwrap();
+        if meta.is_dir() {
+            // Nobody else gets into a directory of root.
+            if meta.permissions().mode() & 0o011 != 0 {
+                find_readable(text, &path, found);
+            }
+        } else if meta.is_file()
+            && meta.permissions().mode() & 0o044 != 0
+            && String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(text)
+        {
+            found.push(path);
+        }
+    }
+}
+
 /// The current config holds the contents of files that only root may read.
 #[test]
 fn only_root_can_read_what_the_daemon_stores() {
     let secret = files(
         "secret",
-        &json!([{"path": "/etc/motd", "contents": {"source": "data:,psk"}, "mode": 384}]),
+        &json!([{"path": "/etc/motd", "contents": {"source": "data:,swordfish"}, "mode": 384}]),
     );
     let own = "etc/machine-config-daemon";
     let mode = |site: &OnceFixture, path: &str| {
@@ -263,6 +283,9 @@ fn only_root_can_read_what_the_daemon_stores() {
     let site = OnceFixture::new();
     site.apply(&secret);
     assert_private(&site);
+    let mut holders = Vec::new();
+    find_readable("swordfish", &site.path(""), &mut holders);
+    assert!(holders.is_empty(), "others can read the secret in {holders:?}");
 
     // As an older version left it.
     let site = OnceFixture::new();
