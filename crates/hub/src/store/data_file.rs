@@ -30,6 +30,8 @@ struct FileControlState {
     #[cfg(test)]
     changes: AtomicU64,
     #[cfg(test)]
+    syncs: AtomicU64,
+    #[cfg(test)]
     failing_change: AtomicU64,
     #[cfg(test)]
     errno: AtomicI32,
@@ -69,6 +71,12 @@ impl FileControl {
     #[cfg(test)]
     pub(crate) fn changes(&self) -> u64 {
         self.0.changes.load(Ordering::SeqCst)
+    }
+
+    /// How often the file was synced.
+    #[cfg(test)]
+    pub(super) fn syncs(&self) -> u64 {
+        self.0.syncs.load(Ordering::SeqCst)
     }
 
     /// Rejects all further writes.
@@ -137,6 +145,8 @@ impl DataFile {
             return Err(io::Error::from_raw_os_error(5));
         }
         self.control.before_change()?;
+        #[cfg(test)]
+        self.control.0.syncs.fetch_add(1, Ordering::SeqCst);
         self.file.sync_data()
     }
 }

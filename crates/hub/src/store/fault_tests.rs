@@ -136,3 +136,35 @@ fn history_that_contradicts_the_entries_is_refused() {
         DiskStorage::open(dir.path(), StoreOptions::default(), FileControl::default()).unwrap_err();
     assert!(error.to_string().contains("do not agree"), "{error}");
 }
+
+/// Every machine renews its lease every ten seconds: the renewals of a fleet must not cost a sync each, nor more history
+/// than anything else.
+#[tokio::test]
+async fn renewals_of_leases_share_syncs_and_the_history_stays_bounded() {
+    const MACHINES: u64 = 5000;
+    const HISTORY: usize = 1000;
+    let dir = tempfile::tempdir().unwrap();
+    let control = FileControl::default();
+    let options = StoreOptions { history: HISTORY, ..StoreOptions::default() };
+    let store = Store::open_with(dir.path(), options, control.clone()).unwrap();
+    for value in ["first", "second"] {
+        let before = control.syncs();
+        let renewals =
+            (0..MACHINES).map(|machine| store.commit(put(&format!("/leases/{machine}"), value)));
+        for renewed in futures::future::join_all(renewals).await {
+            renewed.unwrap();
+        }
+        let syncs = control.syncs() - before;
+        assert!(syncs <= MACHINES / 50, "{syncs} syncs for {MACHINES} leases");
+    }
+    let revision = store.revision();
+    assert_eq!(revision, 2 * MACHINES + 1);
+    let oldest = revision - HISTORY as u64;
+    assert!(store.watch("", oldest - 1).is_err());
+    let mut watch = store.watch("/leases/", oldest).unwrap();
+    let mut events = 0;
+    while watch.try_next().unwrap().is_some() {
+        events += 1;
+    }
+    assert_eq!(events, HISTORY);
+}

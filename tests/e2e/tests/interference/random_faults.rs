@@ -220,7 +220,8 @@ impl RandomRounds {
         let active = machine.sh("systemctl is-active machinist-daemon.service").unwrap();
         assert_eq!(active, "active\n", "{what}");
         for path in PATHS.into_iter().filter(|path| !self.expected.contains_key(path)) {
-            machine.sh(&format!("rm -f {path}")).unwrap();
+            // Synced, or the next power cut brings it back.
+            machine.sh(&format!("rm -f {path}; sync /etc")).unwrap();
             self.written_unmanaged.remove(path);
         }
     }

@@ -24,7 +24,7 @@ const CALLS: [&str; 13] = [
     "utimensat",
     "copy_file_range",
 ];
-const ERRORS: [&str; 4] = ["ENOSPC", "EIO", "EROFS", "EACCES"];
+const ERRORS: [&str; 5] = ["ENOSPC", "EDQUOT", "EIO", "EROFS", "EACCES"];
 
 /// Which calls of a thread change something: their numbers, and the maximum over all threads.
 fn call_numbers(log: &str, call: &str) -> Vec<u32> {

@@ -79,6 +79,21 @@ fn a_held_machine_is_left_alone() {
             updating_node(&drained),
             Some("a"),
             Some(pending("b", &[Type::Reboot], "now")),
+            held.clone(),
+        ),
+        // Comparing writes nothing to the machine.
+        (
+            "observed too",
+            updating_node(&[("hold", ""), ("mode", "observe")]),
+            Some("a"),
+            None,
+            AgentStep::Observe,
+        ),
+        (
+            "observed too, files are in place",
+            updating_node(&[("hold", ""), ("mode", "observe")]),
+            Some("b"),
+            Some(pending("b", &[Type::Reboot], "now")),
             held,
         ),
         ("done", node(&done), Some("a"), None, AgentStep::Idle),

@@ -47,6 +47,28 @@ fn one_machine_is_enforced_before_its_pool_and_one_is_held_back() {
     assert!(matches!(simulation.decide().halted, Some(RolloutHalted::Observing { .. })));
 }
 
+/// Removes an annotation of all machines.
+fn clear(simulation: &mut PoolSimulation, key: &str) {
+    for node in &mut simulation.nodes {
+        node.metadata.annotations.get_or_insert_default().remove(key);
+    }
+}
+
+/// Whichever of the two ends first, the other one still keeps the config from the machine.
+#[test]
+fn a_machine_that_is_observed_and_held_waits_for_both() {
+    for first in [ours::MODE, ours::HOLD] {
+        let mut simulation = PoolSimulation::new(1, &json!({}));
+        simulation.set("a", &[(ours::MODE, "observe"), (ours::HOLD, "tests")]);
+        assert!(simulation.decide().next.is_empty());
+        let left = if first == ours::MODE { ours::HOLD } else { ours::MODE };
+        clear(&mut simulation, first);
+        assert!(simulation.decide().next.is_empty(), "{first}");
+        clear(&mut simulation, left);
+        assert_eq!(simulation.decide().next, ["a"], "{first}");
+    }
+}
+
 #[test]
 fn a_machine_that_is_observed_during_its_drain_is_taken_out_of_it() {
     let mut simulation = PoolSimulation::new(2, &json!({}));
