@@ -184,3 +184,58 @@ fn a_hub_backs_itself_up() {
     let ca = |data: &Path| fs::read(data.join("pki/ca.key")).unwrap();
     assert_eq!(ca(&data), ca(&other));
 }
+
+/// A hub that was restored without its CA: the machine joins again as itself, and keeps what it has.
+#[test]
+fn machines_join_again_after_the_ca_was_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (data, root) = (directory.path().join("data"), directory.path().join("w1"));
+    let up = UpProcess::start_at(&free, &data, &[]);
+    let new_token = |data: &str| {
+        let token = succeed(&["hub", "token", "--data-dir", data, "--role", "bootstrap"]);
+        token.lines().find(|line| line.contains('.')).unwrap().trim().to_owned()
+    };
+    let joined = join(&data, &new_token(&path("data")), &root, "w1", "worker");
+    assert!(joined.status.success(), "{}", text(&joined));
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/up");
+    let apply = |data: &str, name: &str| {
+        let (file, kubeconfig) = (examples.join(name), path(&format!("{data}/kubeconfig")));
+        succeed(&["apply", "--kubeconfig", &kubeconfig, "-f", file.to_str().unwrap()]);
+    };
+    let issue = root.join("etc/issue");
+    let daemon = DaemonProcess::start(&root, "w1");
+    apply("data", "banner.yaml");
+    wait_for_text(&issue, "kept by Machinist.\n");
+    drop(daemon);
+    succeed(&["hub", "backup", "--data-dir", &path("data"), &path("backup")]);
+    up.stop();
+
+    let restored = directory.path().join("restored");
+    let note = succeed(&["hub", "restore", "--data-dir", &path("restored"), &path("backup")]);
+    assert!(note.contains("machinist hub readmit --all"), "{note}");
+    let _up = UpProcess::start_at(&free, &restored, &["--new-ca"]);
+    let identity = root.join("var/lib/machinist/kubeconfig");
+    let old = fs::read_to_string(&identity).unwrap();
+    // Whoever has a token for new machines does not get the name of an existing one.
+    let refused = join(&restored, &new_token(&path("restored")), &root, "w1", "worker");
+    assert!(!refused.status.success(), "{}", text(&refused));
+    assert_eq!(fs::read_to_string(&identity).unwrap(), old);
+    let unknown = ["hub", "readmit", "--data-dir", &path("restored"), "w1", "w2"];
+    assert!(fail(&unknown).contains("Node w2 does not exist"));
+    let line = succeed(&["hub", "readmit", "--data-dir", &path("restored"), "--all"]);
+    let token = line.trim().strip_prefix("w1 ").unwrap();
+    let elsewhere = join(&restored, token, &directory.path().join("w2"), "w2", "worker");
+    assert!(!elsewhere.status.success(), "{}", text(&elsewhere));
+    let joined = join(&restored, token, &root, "w1", "worker");
+    let said = text(&joined);
+    assert!(joined.status.success() && said.contains("was of another CA"), "{said}");
+    let again = join(&restored, token, &directory.path().join("thief"), "w1", "worker");
+    assert!(!again.status.success(), "{}", text(&again));
+
+    assert!(fs::read_to_string(&issue).unwrap().contains("kept by Machinist.\n"));
+    let _daemon = DaemonProcess::start(&root, "w1");
+    apply("restored", "banner-changed.yaml");
+    wait_for_text(&issue, "Local changes");
+}

@@ -5,9 +5,11 @@
 //! | `backup` | `machinist hub backup` |
 //! | `restore` | `machinist hub restore` |
 //! | `token` | `machinist hub token` |
+//! | `readmit` | `machinist hub readmit` |
 //! | `revoke` | `machinist hub revoke` |
 
 mod backup;
+mod readmit;
 mod restore;
 mod revoke;
 mod token;
@@ -28,6 +30,7 @@ pub(super) enum HubCommand {
     Check(HubCheck),
     Token(token::HubTokenArgs),
     Revoke(revoke::RevokeMachineArgs),
+    Readmit(readmit::ReadmitArgs),
 }
 
 impl HubCommand {
@@ -38,6 +41,7 @@ impl HubCommand {
             Self::Check(command) => command.run(),
             Self::Token(command) => command.run(),
             Self::Revoke(command) => command.run(),
+            Self::Readmit(command) => command.run(),
         }
     }
 }

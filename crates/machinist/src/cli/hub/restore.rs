@@ -59,7 +59,8 @@ impl RestoreArgs {
 fn without_ca(directory: &DataDirectory) -> String {
     format!(
         "The backup has no CA, and {pki} has none. Without the CA of the old hub\n\
-         - every machine has to join again, with a new bootstrap token: its certificate is worth nothing;\n\
+         - every machine has to join again: its certificate is worth nothing. machinist hub readmit --all prints a \
+         token for each; run machinist join with it and the new CA on the machine, which keeps its config;\n\
          - kubeconfigs of administrators stop working: machinist up writes a new one;\n\
          - tokens keep their rights, but whoever uses one has to trust the new CA.\n\
          To keep the CA, copy the directory pki of the old hub to {pki} before the first start, or restore a backup \

@@ -1,6 +1,7 @@
 //! The identity of the machine: a client certificate of its own, requested with the credentials it was given
 //! to join with, and renewed with itself.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -270,6 +271,23 @@ pub(crate) fn has_expired(kubeconfig: &Value) -> bool {
     certificate_info(kubeconfig).is_some_and(|validity| validity.not_after < now())
 }
 
+/// Whether two kubeconfigs trust no common CA: then what one of them was given is worth nothing to the server of the
+/// other.
+pub(crate) fn is_other_ca(kubeconfig: &Value, given: &Value) -> bool {
+    let (own, given) = (trusted_certificates(kubeconfig), trusted_certificates(given));
+    !own.is_empty() && !given.is_empty() && own.is_disjoint(&given)
+}
+
+/// The certificates that a kubeconfig trusts, without the white space around and in them.
+fn trusted_certificates(kubeconfig: &Value) -> BTreeSet<String> {
+    let data = kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"].as_str();
+    let pem = STANDARD.decode(data.unwrap_or_default()).unwrap_or_default();
+    let pem = String::from_utf8_lossy(&pem);
+    let blocks = pem.split("-----BEGIN CERTIFICATE-----").skip(1);
+    let blocks = blocks.filter_map(|block| block.split("-----END CERTIFICATE-----").next());
+    blocks.map(|block| block.split_whitespace().collect()).collect()
+}
+
 fn certificate_info(kubeconfig: &Value) -> Option<CertificateInfo> {
     CertificateInfo::parse(&own_certificate(kubeconfig)?).ok()
 }
@@ -284,6 +302,20 @@ fn now() -> i64 {
 mod tests {
     use super::*;
     use machinist_hub::auth::certificates::CertificateAuthority;
+
+    #[test]
+    fn another_ca_is_recognised_whatever_its_white_space() {
+        let ca = || CertificateAuthority::generate("test").unwrap().certificate;
+        let (one, other) = (ca(), ca());
+        let trusting = |authority: &str| token_kubeconfig("https://a", "t", authority);
+        assert!(is_other_ca(&trusting(&one), &trusting(&other)));
+        let again = format!("# the CA\n{}\n", one.replace('\n', "\r\n"));
+        assert!(!is_other_ca(&trusting(&one), &trusting(&again)));
+        // One of several is enough, and nothing is known without one.
+        assert!(!is_other_ca(&trusting(&one), &trusting(&format!("{other}{one}"))));
+        assert!(!is_other_ca(&trusting(&one), &json!({})));
+        assert!(!is_other_ca(&json!({}), &trusting(&one)));
+    }
 
     #[test]
     fn a_kubeconfig_becomes_self_contained() {

@@ -224,8 +224,14 @@ async fn request_identity(
 /// repaired while the API server is down.
 async fn repair(mut identity: Value, given: &Value, options: &JoinOptions) -> Result<JoinReport> {
     let join_paths = JoinPaths::new(&options.root);
-    let has_expired = credentials::has_expired(&identity) && !options.keep_identity;
-    if has_expired {
+    // A hub that lost its CA has another one now. The certificate of the old one is worth nothing to it.
+    let problem = match () {
+        () if options.keep_identity => None,
+        () if credentials::has_expired(&identity) => Some("had expired"),
+        () if credentials::is_other_ca(&identity, given) => Some("was of another CA"),
+        () => None,
+    };
+    if problem.is_some() {
         // The old identity stays until the new one is there: the machine is still the one that it names.
         identity = request_identity(&join_paths, given, options).await?;
         write_identity(&options.root, &identity)?;
@@ -237,8 +243,8 @@ async fn repair(mut identity: Value, given: &Value, options: &JoinOptions) -> Re
         ensure_node(&credentials::client_for(&identity).await?, options).await?;
     }
     let mut repaired = service::install(&join_paths, options)?;
-    if has_expired {
-        repaired.push(format!("{} had expired", join_paths.kubeconfig().display()));
+    if let Some(problem) = problem {
+        repaired.push(format!("{} {problem}", join_paths.kubeconfig().display()));
     }
     let is_started =
         options.start_now && start_service(&options.root, !repaired.is_empty()).await?;
