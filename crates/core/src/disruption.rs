@@ -1,8 +1,10 @@
 //! How much a change disrupts a running machine: not at all, a reload or restart of a service, a
 //! drain, or a reboot. The administrator's NodeDisruptionPolicy is merged over the default
-//! policies. A change that no policy covers needs a reboot.
+//! policies; [`rules`] says which rule decides. A change that no rule covers needs a reboot.
 
+mod plain_defaults;
 mod registries;
+mod rules;
 
 use std::collections::BTreeSet;
 
@@ -21,6 +23,7 @@ use crate::reconcile_check::ConfigChange;
 use DisruptionActionType as Type;
 
 pub use registries::{REGISTRIES_CONF, drain_reason};
+pub use rules::{DecidedChange, DecidingRule, DisruptionRules};
 
 /// The actions that a change requires, and the files and units that cause them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,19 +34,26 @@ pub struct Disruption {
     pub files: Vec<String>,
     /// Units that were added, removed or changed, by name.
     pub units: Vec<String>,
+    /// What decided about each of them. Empty if the operating system decides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decided: Vec<DecidedChange>,
 }
 
-/// The actions for a change under a policy that already includes the default policies.
+/// The actions for a change.
 #[must_use]
 pub fn disruption(
     change: &ConfigChange,
     flags: ChangeFlags,
-    policy: &NodeDisruptionPolicy,
+    rules: &DisruptionRules,
 ) -> Disruption {
     let files = changed(&change.old, &change.new, |config| &config.storage.files, |f| &f.path);
     let units = changed(&change.old, &change.new, |config| &config.systemd.units, |u| &u.name);
-    let actions = actions(flags, &files, &units, policy);
-    Disruption { actions, files, units }
+    let files_decided = files.iter().map(|path| rules.decide_file(path, change));
+    let decided: Vec<DecidedChange> =
+        files_decided.chain(units.iter().map(|name| rules.decide_unit(name, change))).collect();
+    let actions = actions(flags, &decided, rules);
+    let decided = if needs_boot(flags) { Vec::new() } else { decided };
+    Disruption { actions, files, units, decided }
 }
 
 /// The names whose entries differ between two configs.
@@ -62,35 +72,34 @@ fn changed<T: PartialEq>(
     names.into_iter().filter(|name| old.get(*name) != new.get(*name)).cloned().collect()
 }
 
+/// Whether the operating system changes, which only a boot completes.
+fn needs_boot(flags: ChangeFlags) -> bool {
+    flags.os_update || flags.kargs || flags.fips || flags.kernel_type || flags.extensions
+}
+
 fn actions(
     flags: ChangeFlags,
-    files: &[String],
-    units: &[String],
-    policy: &NodeDisruptionPolicy,
+    decided: &[DecidedChange],
+    rules: &DisruptionRules,
 ) -> Vec<DisruptionAction> {
-    let needs_boot =
-        flags.os_update || flags.kargs || flags.fips || flags.kernel_type || flags.extensions;
-    if needs_boot {
+    if needs_boot(flags) {
         return vec![action(Type::Reboot)];
     }
     if !flags.files && !flags.units && !flags.passwd {
         return vec![action(Type::None)];
     }
-    let mut actions = Vec::new();
-    for path in files {
-        match closest_policy(path, policy.files.as_deref().unwrap_or_default()) {
-            Some(found) => actions.extend(found.actions.iter().cloned()),
-            None => return vec![action(Type::Reboot)],
-        }
-    }
-    for name in units {
-        match policy.units.iter().flatten().find(|policy| policy.name == *name) {
-            Some(found) => actions.extend(found.actions.iter().cloned()),
-            None => return vec![action(Type::Reboot)],
+    let mut actions: Vec<DisruptionAction> = Vec::new();
+    for DecidedChange { rule, actions: wanted, .. } in decided {
+        let is_mcos = matches!(rule, DecidingRule::Policy(_) | DecidingRule::Default(_));
+        for action in wanted {
+            // MCO repeats actions; ours run once for all files.
+            if is_mcos || !actions.contains(action) {
+                actions.push(action.clone());
+            }
         }
     }
     if flags.passwd {
-        actions.extend(policy.sshkey.iter().flat_map(|policy| policy.actions.iter().cloned()));
+        actions.extend(rules.ssh_key_actions());
     }
     simplify_actions(actions)
 }
@@ -304,8 +313,15 @@ mod tests {
             ),
         ];
         for (flags, files, units, expected) in cases {
-            let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-            let found = actions(flags, &owned(files), &owned(units), &policy);
+            let paths: Vec<_> =
+                files.iter().map(|path| serde_json::json!({"path": path})).collect();
+            let named: Vec<_> =
+                units.iter().map(|name| serde_json::json!({"name": name})).collect();
+            let new = crate::apply::from_ignition(serde_json::json!({
+                "ignition": {"version": "3.5.0"}, "storage": {"files": paths}, "systemd": {"units": named},
+            }));
+            let change = crate::diff::parse_both(&crate::apply::empty_config(), &new).unwrap();
+            let found = disruption(&change, flags, &DisruptionRules::of_policy(&policy)).actions;
             assert_eq!(names(&found), expected, "{files:?} {units:?}");
         }
     }

@@ -32,6 +32,7 @@
 //! | [`metrics_access`] | who may read the metrics of a process, and how often tokens are reviewed |
 //! | [`migrate`] | which objects move between two API servers, and what prevents it |
 //! | [`node`] | a machine's Node and MachineConfigNode |
+//! | [`on_change`] | what administrators say that a change costs: the annotation `machinist.dev/on-change` |
 //! | [`operator`] | what is deployed into a Kubernetes cluster, in which order, and its status |
 //! | [`os`] | the operating system: image, kernel, arguments and extensions |
 //! | [`own_files`] | what no config may touch: Machinist's own units, state and binary |
@@ -75,6 +76,7 @@ pub mod lint;
 pub mod metrics_access;
 pub mod migrate;
 pub mod node;
+pub mod on_change;
 pub mod operator;
 pub mod os;
 pub mod own_files;

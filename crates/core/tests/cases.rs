@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use machinist_core::diff::diff;
-use machinist_core::disruption::{disruption, with_system_policy};
+use machinist_core::disruption::{DisruptionRules, disruption, with_system_policy};
 use machinist_core::ignition::{IgnitionVersion, convert};
 use machinist_core::reconcile_check::{ValidationOverrides, check_reconcilable};
 use machinist_core::render::render;
@@ -123,7 +123,7 @@ fn changes_require_the_same_actions() {
         };
         let flags = diff(&old, &new, &change).flags;
         let policy = with_system_policy(&typed(&case["policy"]));
-        let found = disruption(&change, flags, &policy);
+        let found = disruption(&change, flags, &DisruptionRules::of_policy(&policy));
         let set = |actions: &Value| -> BTreeSet<String> {
             let actions = actions.as_array().into_iter().flatten();
             actions.map(ToString::to_string).collect()

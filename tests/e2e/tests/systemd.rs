@@ -130,6 +130,7 @@ fn a_transient_command_can_reboot_the_machine() {
             command: &["/bin/sh", "-c", errand],
             requires: &["clock.service"],
             after: &["clock.service"],
+            ..TransientUnit::default()
         };
         systemd.run_transient(&unit).await.unwrap();
         assert_eq!(systemd.active_state("clock").await.unwrap(), "active");

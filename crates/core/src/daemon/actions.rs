@@ -27,6 +27,45 @@ pub fn skipped_action(verb: &str, unit: &str, load_state: &str) -> Option<String
     })
 }
 
+/// Why an action that counts only where a host has what it acts on is skipped. `load_state` and `active_state` are
+/// systemd's. A timer is started; everything else that does not run reads its settings when it starts.
+#[must_use]
+pub fn absent_action(
+    verb: &str,
+    unit: &str,
+    load_state: &str,
+    active_state: &str,
+) -> Option<String> {
+    let why = match (load_state, active_state) {
+        ("not-found", _) => "this host has no such unit",
+        ("masked", _) => "it is masked on this host",
+        (_, "inactive") if !unit.ends_with(".timer") => {
+            "it does not run, and reads its settings when it starts"
+        }
+        // A restart may be what repairs it; a reload cannot.
+        (_, "failed") if verb == "reload" => "it has failed, and reads its settings when it starts",
+        _ => return None,
+    };
+    Some(format!("not applied: {verb} {unit}: {why}"))
+}
+
+/// The units of which one has to be active for a command to mean something; empty if it always does. An sshd that is
+/// installed and not used may have no host keys, which `sshd -t` takes for an error.
+#[must_use]
+pub fn units_of_command(command: &[String]) -> &'static [&'static str] {
+    match runtime_directory(command) {
+        Some(_) => &["ssh.service", "sshd.service", "ssh.socket", "sshd.socket"],
+        None => &[],
+    }
+}
+
+/// The directory below `/run` that a command needs and that only its service makes: `sshd -t` fails without it on
+/// hosts where a socket starts sshd.
+#[must_use]
+pub fn runtime_directory(command: &[String]) -> Option<&'static str> {
+    command.first().is_some_and(|first| first.ends_with("/sshd")).then_some("sshd")
+}
+
 /// Whether a machine has to reboot after a change.
 #[must_use]
 pub fn needs_reboot(actions: &[DisruptionAction]) -> bool {
@@ -48,6 +87,8 @@ pub enum SystemdAction {
     Restart(String),
     /// Restart the daemon itself, once, after the change is complete.
     RestartDaemon,
+    /// Run a command.
+    Run(Vec<String>),
     /// Reload the units of systemd.
     DaemonReload,
     /// This version does not know the action.
@@ -90,6 +131,7 @@ fn service_action(action: &DisruptionAction) -> SystemdAction {
         Type::None => SystemdAction::LogNoAction,
         Type::Reload => SystemdAction::Reload(name(&action.reload)),
         Type::Restart => SystemdAction::Restart(name(&action.restart)),
+        Type::Run => SystemdAction::Run(action.run.clone()),
         Type::DaemonReload => SystemdAction::DaemonReload,
         Type::Special => SystemdAction::Reload("crio".to_owned()),
         Type::Unknown(word) => SystemdAction::Unknown(word.clone()),
@@ -111,6 +153,7 @@ pub fn actions_summary(actions: &[DisruptionAction]) -> String {
     let one = |action: &DisruptionAction| match service_action(action) {
         SystemdAction::Reload(name) if action.type_ == Type::Reload => format!("Reload {name}"),
         SystemdAction::Restart(name) => format!("Restart {name}"),
+        SystemdAction::Run(words) => format!("Run {}", words.join(" ")),
         _ => action_name(action),
     };
     actions.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -207,6 +250,33 @@ mod tests {
         for state in ["loaded", "masked", "bad-setting", "error"] {
             assert_eq!(skipped_action("reload", "crio.service", state), None, "{state}");
         }
+    }
+
+    #[test]
+    fn what_a_host_does_not_have_is_not_acted_on() {
+        for (unit, load, active, expected) in [
+            ("a.service", "loaded", "active", None),
+            ("a.service", "loaded", "reloading", None),
+            ("a.service", "loaded", "inactive", Some("it does not run")),
+            ("a.service", "loaded", "failed", None),
+            ("a.service", "not-found", "inactive", Some("this host has no such unit")),
+            ("a.service", "masked", "inactive", Some("it is masked")),
+            ("a.timer", "loaded", "inactive", None),
+            ("a.timer", "not-found", "inactive", Some("this host has no such unit")),
+        ] {
+            let found = absent_action("restart", unit, load, active);
+            assert_eq!(found.is_some(), expected.is_some(), "{unit} {load} {active}: {found:?}");
+            let text = found.unwrap_or_default();
+            assert!(text.contains(expected.unwrap_or_default()), "{text}");
+        }
+        let found = absent_action("reload", "a.service", "loaded", "failed").unwrap();
+        assert!(found.contains("it has failed"), "{found}");
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(runtime_directory(&words("/usr/sbin/sshd -t")), Some("sshd"));
+        assert_eq!(runtime_directory(&words("/usr/bin/update-ca-trust")), None);
+        assert_eq!(runtime_directory(&[]), None);
+        assert!(units_of_command(&words("/usr/sbin/sshd -t")).contains(&"ssh.socket"));
+        assert!(units_of_command(&words("/usr/bin/update-ca-trust")).is_empty());
     }
 
     #[test]

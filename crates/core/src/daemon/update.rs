@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::{PendingChange, PendingOsChange, actions, annotations};
 use crate::api::MachineConfig;
-use crate::api::operator::{DisruptionAction, DisruptionActionType, NodeDisruptionPolicy};
+use crate::api::operator::{DisruptionAction, DisruptionActionType};
 use crate::diff::{ChangeFlags, diff};
-use crate::disruption::disruption;
+use crate::disruption::{DisruptionRules, disruption};
 use crate::reconcile_check::{
     ConfigChange, IrreconcilableSection, ValidationOverrides, check_reconcilable,
 };
@@ -67,14 +67,14 @@ pub fn update_flags(
 pub fn update_actions(
     change: &ConfigChange,
     flags: ChangeFlags,
-    policy: &NodeDisruptionPolicy,
+    rules: &DisruptionRules,
     force: bool,
 ) -> Vec<DisruptionAction> {
     if force {
         let type_ = DisruptionActionType::Reboot;
         return vec![DisruptionAction { type_, ..DisruptionAction::default() }];
     }
-    disruption(change, flags, policy).actions
+    disruption(change, flags, rules).actions
 }
 
 /// Whether an update can be written now.

@@ -4,6 +4,7 @@ use crate::api::MachineConfig;
 use crate::api::names::{MAX_MACHINE_CONFIG_BYTES, label, object};
 use crate::ignition::contents::remote_scheme;
 use crate::ignition::schema::{Config, Resource};
+use crate::on_change::OnChangeRules;
 use crate::reconcile_check::{CORE_USER, FORCE_FILE};
 use crate::validate::{MachineConfigProblem, check_extensions, validate_spec};
 
@@ -49,6 +50,7 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
             findings.extend(size(machine_config));
             findings.extend(unusable_on_running_machines(&config));
             findings.extend(remote_contents(&config));
+            findings.extend(on_change(machine_config, &config));
         }
     }
     findings
@@ -94,6 +96,14 @@ fn size(machine_config: &MachineConfig) -> Option<LintFinding> {
             "compress contents with gzip (compression: gzip), or fetch large files on the machine",
         )
     })
+}
+
+/// What the annotation about the cost of a change gets wrong.
+fn on_change(machine_config: &MachineConfig, config: &Config) -> Option<LintFinding> {
+    let files = config.storage.files.iter().map(|file| file.path.as_str());
+    let names = files.chain(config.systemd.units.iter().map(|unit| unit.name.as_str()));
+    let names: Vec<&str> = names.collect();
+    OnChangeRules::default().add(machine_config, &names).err().map(|error| super::on_change(&error))
 }
 
 /// Settings that render and boot, but that running machines refuse.
@@ -170,6 +180,34 @@ fn remote_contents(config: &Config) -> Vec<LintFinding> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_wrong_annotation_about_the_cost_of_a_change_is_an_error() {
+        for (on_change, expected) in [
+            ("reload a.service", None),
+            ("/etc/a: none", None),
+            ("/etc/b: none", Some("is no file or unit of this MachineConfig")),
+            ("reload a", Some("such as reload nginx.service")),
+        ] {
+            let config: MachineConfig = serde_json::from_value(json!({
+                "metadata": {
+                    "name": "a", "labels": {label::ROLE: "worker"},
+                    "annotations": {"machinist.dev/on-change": on_change},
+                },
+                "spec": {"config": {
+                    "ignition": {"version": "3.5.0"}, "storage": {"files": [{"path": "/etc/a"}]},
+                }},
+            }))
+            .unwrap();
+            let found = machine_config(&config);
+            assert_eq!(found.len(), usize::from(expected.is_some()), "{on_change}: {found:?}");
+            for finding in found {
+                assert!(finding.is_error() && finding.field.starts_with("metadata.annotations"));
+                let text = finding.to_string();
+                assert!(text.contains(expected.unwrap()), "{text}");
+            }
+        }
+    }
 
     #[test]
     fn a_large_config_is_named_before_the_limit_of_its_pool_is_reached() {

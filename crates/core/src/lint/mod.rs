@@ -11,6 +11,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::ignition::report::{IgnitionReport, ReportSeverity};
+use crate::on_change::OnChangeError;
 
 pub use machine_config::machine_config;
 pub use pool::pool;
@@ -72,6 +73,13 @@ impl fmt::Display for LintFinding {
         }
         Ok(())
     }
+}
+
+/// The finding about an annotation that says what a change costs.
+fn on_change(error: &OnChangeError) -> LintFinding {
+    let text = error.to_string();
+    let (field, message) = text.split_once(": ").unwrap_or_default();
+    LintFinding::error(field, message, "")
 }
 
 /// The findings of an Ignition report, with the field names of a manifest.

@@ -8,6 +8,7 @@ use crate::api::names::label;
 use crate::api::selector::{is_empty, matches};
 
 use super::LintFinding;
+use crate::on_change::OnChangeRules;
 
 /// The findings about a pool by itself.
 #[must_use]
@@ -40,6 +41,7 @@ pub fn pool(pool: &MachineConfigPool) -> Vec<LintFinding> {
             findings.push(LintFinding::error(field, error.to_string(), ""));
         }
     }
+    findings.extend(OnChangeRules::of_pool(pool).err().map(|error| super::on_change(&error)));
     findings.extend(max_unavailable(pool.spec.max_unavailable.as_ref()));
     findings
 }

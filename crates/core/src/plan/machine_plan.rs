@@ -11,7 +11,7 @@ use crate::api::names::annotation::machinist;
 use crate::api::operator::{DisruptionAction, DisruptionActionType, NodeDisruptionPolicy};
 use crate::apply::{EMPTY_CONFIG_NAME, empty_config};
 use crate::diff;
-use crate::disruption::disruption;
+use crate::disruption::{DecidedChange, Disruption, DisruptionRules, disruption};
 use crate::node::NodeView;
 use crate::os::abilities::{HostAbilities, UserRules};
 use crate::reconcile_check::{ValidationOverrides, check_reconcilable};
@@ -51,6 +51,9 @@ pub struct MachinePlan {
     pub cost: DisruptionCost,
     /// The actions, in this order.
     pub actions: Vec<DisruptionAction>,
+    /// What decided about the cost of each file and unit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decided: Vec<DecidedChange>,
     /// Why it would refuse the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
@@ -68,7 +71,7 @@ pub(super) fn plan_machines<'a>(
     overrides: ValidationOverrides,
 ) -> Vec<MachinePlan> {
     let target = wanted.metadata.name.as_deref().unwrap_or_default();
-    let mut costs: BTreeMap<String, TransitionCost> = BTreeMap::new();
+    let mut costs: BTreeMap<(String, String), TransitionCost> = BTreeMap::new();
     // A machine that has no config yet starts from the empty one, as in its daemon.
     let nothing = empty_config();
     let known = |name: &str| if name == EMPTY_CONFIG_NAME { Some(&nothing) } else { find(name) };
@@ -80,24 +83,37 @@ pub(super) fn plan_machines<'a>(
             continue;
         }
         let desired = view.desired_config();
+        // Machines with the same config differ in what their hosts are.
+        let report = view.annotation(machinist::HOST).unwrap_or_default();
+        let host = HostAbilities::parse(report);
         let is_under_way = !desired.is_empty() && desired != from && desired != target;
         let towards = is_under_way.then(|| desired.to_owned());
         // The progress is unknown, so the higher cost is assumed.
         let mut highest = None;
         for start in [Some(from), towards.as_deref()].into_iter().flatten() {
-            let candidate = costs
-                .entry(start.to_owned())
-                .or_insert_with(|| transition_cost(start, known(start), wanted, policy, overrides));
+            let candidate =
+                costs.entry((start.to_owned(), report.to_owned())).or_insert_with(|| {
+                    transition_cost(start, known(start), wanted, policy, overrides, host.as_ref())
+                });
             if highest.as_ref().is_none_or(|other: &TransitionCost| other.cost < candidate.cost) {
                 highest = Some(candidate.clone());
             }
         }
         let Some(highest) = highest else { continue };
         let starts = [Some(from), towards.as_deref()].into_iter().flatten();
-        let TransitionCost { cost, actions, refused, unknown } =
-            on_host(highest, view, starts.filter_map(known), wanted);
+        let TransitionCost { cost, actions, decided, refused, unknown } =
+            on_host(highest, host.as_ref(), starts.filter_map(known), wanted);
         let (machine, from) = (view.name().to_owned(), from.to_owned());
-        plans.push(MachinePlan { machine, from, towards, cost, actions, refused, unknown });
+        plans.push(MachinePlan {
+            machine,
+            from,
+            towards,
+            cost,
+            actions,
+            decided,
+            refused,
+            unknown,
+        });
     }
     plans
 }
@@ -105,12 +121,11 @@ pub(super) fn plan_machines<'a>(
 /// The cost on the host of a machine, which may not be able to carry the change out.
 fn on_host<'a>(
     cost: TransitionCost,
-    node: NodeView<'_>,
+    host: Option<&HostAbilities>,
     mut starts: impl Iterator<Item = &'a MachineConfig>,
     wanted: &MachineConfig,
 ) -> TransitionCost {
-    let report = node.annotation(machinist::HOST).and_then(HostAbilities::parse);
-    let refusal = report.and_then(|host| starts.find_map(|old| host_refusal(&host, old, wanted)));
+    let refusal = host.and_then(|host| starts.find_map(|old| host_refusal(host, old, wanted)));
     match refusal.filter(|_| cost.refused.is_none()) {
         None => cost,
         refused => {
@@ -133,6 +148,7 @@ fn host_refusal(host: &HostAbilities, old: &MachineConfig, new: &MachineConfig) 
 struct TransitionCost {
     cost: DisruptionCost,
     actions: Vec<DisruptionAction>,
+    decided: Vec<DecidedChange>,
     refused: Option<String>,
     unknown: Option<String>,
 }
@@ -143,6 +159,7 @@ fn transition_cost(
     new: &MachineConfig,
     policy: &NodeDisruptionPolicy,
     overrides: ValidationOverrides,
+    host: Option<&HostAbilities>,
 ) -> TransitionCost {
     let Some(old) = old else {
         let why = match from {
@@ -162,11 +179,13 @@ fn transition_cost(
         }
         Ok(change) => {
             let flags = diff::diff(old, new, &change).flags;
-            let actions = disruption(&change, flags, policy).actions;
+            let rules = DisruptionRules::new(policy, old, new, host);
+            let Disruption { actions, decided, .. } = disruption(&change, flags, &rules);
             let cost = actions.iter().map(|action| cost_of(&action.type_)).max();
             let unknown = (cost == Some(DisruptionCost::Unknown))
                 .then(|| "the disruption policy contains an unknown action".to_owned());
-            TransitionCost { cost: cost.unwrap_or_default(), actions, refused: None, unknown }
+            let cost = cost.unwrap_or_default();
+            TransitionCost { cost, actions, decided, refused: None, unknown }
         }
     }
 }
@@ -175,7 +194,7 @@ fn cost_of(action: &DisruptionActionType) -> DisruptionCost {
     match action {
         DisruptionActionType::None => DisruptionCost::Nothing,
         DisruptionActionType::Reload | DisruptionActionType::DaemonReload => DisruptionCost::Reload,
-        DisruptionActionType::Restart => DisruptionCost::Restart,
+        DisruptionActionType::Restart | DisruptionActionType::Run => DisruptionCost::Restart,
         // This may include a drain, which must not come as a surprise.
         DisruptionActionType::Drain | DisruptionActionType::Special => DisruptionCost::Drain,
         DisruptionActionType::Reboot => DisruptionCost::Reboot,

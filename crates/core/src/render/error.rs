@@ -5,6 +5,7 @@ use crate::api::selector::SelectorError;
 
 use crate::go::yaml::GoYamlError;
 use crate::ignition::unpacked_size::UnpackedTooLarge;
+use crate::on_change::OnChangeError;
 use crate::validate::MachineConfigProblem;
 
 /// Why a pool cannot be rendered. Every variant names the object at fault.
@@ -129,6 +130,14 @@ pub enum RenderError {
         stream: String,
         /// The known streams.
         there: Vec<String>,
+    },
+    /// What an administrator says that a change costs cannot be used.
+    #[error("{object}: {source}")]
+    OnChange {
+        /// The MachineConfig or the pool.
+        object: String,
+        /// What is wrong with it.
+        source: OnChangeError,
     },
     /// The config has no YAML form in Go. The name is a hash over that YAML, so MCO could not name it.
     #[error("the rendered config cannot be written: {refusal} (remove it from the MachineConfigs)")]

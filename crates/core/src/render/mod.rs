@@ -12,6 +12,7 @@ mod base_images;
 mod error;
 mod merge;
 mod name;
+mod on_change;
 pub mod pin_image;
 pub mod provenance;
 pub mod reconcile;
@@ -51,6 +52,8 @@ pub struct RenderedPool<'a> {
     pub base: BaseImages,
     /// Whether an administrator's MachineConfig or annotation overrides the default OS image.
     pub os_image_overridden: bool,
+    /// What administrators say that a change costs, for the annotation of the rendered config.
+    pub on_change: Option<String>,
 }
 
 /// Renders a pool from all MachineConfigs.
@@ -107,7 +110,8 @@ pub(crate) fn render_sources<'a, 's>(
         return Err(RenderError::UnrepresentableInYaml { refusal });
     }
     let name = rendered_name(pool_name, &value);
-    Ok(RenderedPool { name, spec, sources, warnings, base, os_image_overridden })
+    let on_change = on_change::collect(pool, &sources)?;
+    Ok(RenderedPool { name, spec, sources, warnings, base, os_image_overridden, on_change })
 }
 
 /// Converts a type whose serialization cannot fail: maps with string keys, numbers, strings.
@@ -132,6 +136,9 @@ impl RenderedPool<'_> {
         ]);
         if self.os_image_overridden {
             annotations.insert(annotation::OS_IMAGE_URL_OVERRIDDEN.to_owned(), "true".to_owned());
+        }
+        if let Some(rules) = self.on_change {
+            annotations.insert(annotation::machinist::ON_CHANGE_RULES.to_owned(), rules);
         }
         let owner = pool.metadata.uid.as_ref().map(|uid| {
             vec![OwnerReference {

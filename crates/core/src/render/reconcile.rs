@@ -37,6 +37,8 @@ pub struct RenderPlan {
     pub repair: Option<MachineConfig>,
     /// The new `spec.configuration` of the pool.
     pub set_configuration: Option<PoolConfiguration>,
+    /// The new rules of the rendered config for the cost of a change: an annotation, which is not part of its name.
+    pub set_on_change: Option<Option<String>>,
     /// Whether the rollback has ended: the sources no longer render to the config that the pool was
     /// rolled back from.
     pub end_rollback: bool,
@@ -126,6 +128,9 @@ pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError
     let repair = existing
         .filter(|found| found.spec != wanted.spec)
         .map(|found| MachineConfig { metadata: found.metadata.clone(), ..wanted.clone() });
+    let set_on_change = existing
+        .filter(|found| on_change_rules(found) != on_change_rules(&wanted))
+        .map(|_| on_change_rules(&wanted).map(str::to_owned));
     let rollback = PoolRollback::from_annotations(inputs.pool);
     let end_rollback = rollback.as_ref().is_some_and(|rollback| rollback.from != name);
     let rollback = rollback.filter(|_| !end_rollback);
@@ -154,10 +159,17 @@ pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError
         create,
         repair,
         set_configuration: point,
+        set_on_change,
         end_rollback,
         os_image_overridden,
         annotated_by,
     })
+}
+
+/// The rules of a rendered config for the cost of a change.
+fn on_change_rules(config: &MachineConfig) -> Option<&str> {
+    let annotations = config.metadata.annotations.as_ref()?;
+    annotations.get(annotation::machinist::ON_CHANGE_RULES).map(String::as_str)
 }
 
 /// A rollback of a pool to an earlier config. It lasts while the sources render to the config that

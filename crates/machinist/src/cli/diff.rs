@@ -16,7 +16,9 @@ use machinist_core::apply;
 use machinist_core::diff::{
     self, ChangeKind, ContentChange, DiffLineKind, ItemChange, ListChange, ShownContents,
 };
-use machinist_core::disruption::{Disruption, disruption, system_policy, with_system_policy};
+use machinist_core::disruption::{
+    Disruption, DisruptionRules, disruption, system_policy, with_system_policy,
+};
 use machinist_core::reconcile_check::{ValidationOverrides, check_reconcilable};
 use serde::Serialize;
 
@@ -74,11 +76,10 @@ impl DiffArgs {
         let change = verdict.ok().or_else(|| diff::parse_both(&old, &new));
         let diff = change.as_ref().map(|change| diff::diff(&old, &new, change));
         let accepted = reason.is_none();
-        let disruption = change
-            .as_ref()
-            .zip(diff.as_ref())
-            .filter(|_| accepted)
-            .map(|(change, diff)| disruption(change, diff.flags, &policy));
+        let disruption =
+            change.as_ref().zip(diff.as_ref()).filter(|_| accepted).map(|(change, diff)| {
+                disruption(change, diff.flags, &DisruptionRules::new(&policy, &old, &new, None))
+            });
         let report = DiffReport { reconcilable: accepted, reason, disruption, diff };
         match self.output {
             OutputFormat::Json => output::print_json(&report)?,
@@ -164,6 +165,7 @@ pub(super) fn cost(actions: &[DisruptionAction]) -> String {
         DisruptionActionType::Drain => "a drain".to_owned(),
         DisruptionActionType::Reload => format!("a reload of {}", name(&action.reload)),
         DisruptionActionType::Restart => format!("a restart of {}", name(&action.restart)),
+        DisruptionActionType::Run => format!("a run of {}", action.run.join(" ")),
         DisruptionActionType::DaemonReload => "a reload of systemd".to_owned(),
         DisruptionActionType::None => "nothing".to_owned(),
         DisruptionActionType::Special => {

@@ -11,6 +11,7 @@ use kube::ResourceExt as _;
 use machinist_core::api::names::object::CLUSTER;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::apply::EMPTY_CONFIG_NAME;
+use machinist_core::disruption::DecidedChange;
 use machinist_core::plan::{
     ChangePlan, DisruptionCost, MachinePlan, PlannedChanges, PoolBlocked, PoolPlan, plan_changes,
 };
@@ -267,10 +268,24 @@ fn show_machines(text: &mut String, pool: &PoolPlan) {
     }
     for ((_, what), machines) in costs {
         let _ = writeln!(text, "  {what}: {DIMMED}{}{DIMMED:#}", abbreviate(&machines));
+        let first =
+            pool.machines.iter().find(|machine| machines.first() == Some(&&*machine.machine));
+        show_rules(text, first.map_or(&[], |machine| &machine.decided));
     }
     if !pool.next.is_empty() {
         let first: Vec<&str> = pool.next.iter().map(String::as_str).collect();
         let _ = writeln!(text, "  first: {}", abbreviate(&first));
+    }
+}
+
+/// What decided about the cost: the files and units by their rule.
+fn show_rules(text: &mut String, decided: &[DecidedChange]) {
+    let mut by_rule: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
+    for DecidedChange { name, rule, actions } in decided {
+        by_rule.entry((rule.to_string(), diff::cost(actions))).or_default().push(name);
+    }
+    for ((rule, cost), names) in by_rule {
+        let _ = writeln!(text, "    {}: {cost} {DIMMED}({rule}){DIMMED:#}", abbreviate(&names));
     }
 }
 
@@ -311,6 +326,7 @@ mod tests {
             towards: None,
             cost,
             actions: vec![DisruptionAction { type_, ..DisruptionAction::default() }],
+            decided: Vec::new(),
             refused: None,
             unknown: None,
         }

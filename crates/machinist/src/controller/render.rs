@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::PostParams;
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use machinist_core::api::names::{annotation, object};
 use machinist_core::api::{MachineConfig, MachineConfigPool};
@@ -209,6 +209,14 @@ async fn write_rendered(
             message,
         );
         caches.configs.upsert(repaired);
+    }
+    if let Some(rules) = plan.set_on_change {
+        let patch =
+            json!({"metadata": {"annotations": {annotation::machinist::ON_CHANGE_RULES: rules}}});
+        let patch = Patch::Merge(&patch);
+        let changed =
+            context.write(api.patch(&plan.rendered, &PatchParams::default(), &patch)).await?;
+        caches.configs.upsert(changed);
     }
     let mut patch = json!({});
     if let Some(configuration) = plan.set_configuration {

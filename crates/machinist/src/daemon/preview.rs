@@ -11,13 +11,13 @@ use machinist_core::api::operator::{DisruptionAction, MachineConfiguration};
 use machinist_core::apply::empty_config;
 use machinist_core::daemon::{self, actions};
 use machinist_core::diff::diff;
-use machinist_core::disruption::disruption;
+use machinist_core::disruption::{DisruptionRules, disruption};
 use machinist_core::node::NodeView;
 use machinist_core::os::{self, DesiredOs, with_layered_image};
 use machinist_core::reconcile_check::check_reconcilable;
 use serde::Serialize;
 
-use super::os::abilities::with_user_rules;
+use super::os::abilities::{detect_abilities, with_user_rules};
 use super::os::detect;
 use super::root::HostRoot;
 use super::state;
@@ -93,8 +93,10 @@ pub(crate) fn preview(
         }
     }
     let plan = transaction::plan(&root, &old, new)?;
-    preview.actions =
-        disruption(&change, flags, &daemon::effective_disruption_policy(settings)).actions;
+    let policy = daemon::effective_disruption_policy(settings);
+    let host = detect_abilities(path);
+    let rules = DisruptionRules::new(&policy, &old, new, Some(&host));
+    preview.actions = disruption(&change, flags, &rules).actions;
     preview.needs_drain = actions::needs_drain(&preview.actions, &change, true);
     preview.changes = plan.steps.iter().map(transaction::describe).collect();
     preview.refused =

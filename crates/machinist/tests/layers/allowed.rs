@@ -22,13 +22,14 @@ pub(crate) const CORE: Table = &[
     ("os", "api"),
     ("tls_profile", "api"),
     ("user_data", "api"),
+    ("on_change", "api go"),
     ("ignition", "go"),
     ("redact", "hex ignition secrets"),
     // One MachineConfig: whether it is valid and whether a machine can take it.
     ("own_files", "ignition"),
     ("validate", "api ignition own_files"),
     ("reconcile_check", "api ignition own_files validate"),
-    ("lint", "api ignition reconcile_check validate"),
+    ("lint", "api ignition on_change reconcile_check validate"),
     // Generators: other objects become MachineConfigs. They do not know each other, except that
     // kubelet starts from the templates.
     ("generated_config", "api ignition"),
@@ -36,12 +37,12 @@ pub(crate) const CORE: Table = &[
     ("template", "api generated_config go hex ignition tls_profile"),
     ("kubelet", "api generated_config go template tls_profile"),
     // MachineConfigs become a pool's rendered config.
-    ("render", "api go hex ignition os reconcile_check validate"),
+    ("render", "api go hex ignition on_change os reconcile_check validate"),
     ("generate", "api container_runtime generated_config kubelet render template"),
     // A config on a machine: what a change means and does there.
     ("diff", "api hex ignition reconcile_check secrets"),
     ("apply", "api container_runtime go hex ignition os reconcile_check versioned"),
-    ("disruption", "api container_runtime diff go ignition reconcile_check"),
+    ("disruption", "api container_runtime diff go ignition on_change os reconcile_check"),
     ("drift", "api apply ignition node"),
     ("health", "api duration ignition versioned"),
     // A config on its way to machines.

@@ -55,17 +55,17 @@ fn a_machine_applies_configs_and_leaves_unchanged() {
 fn chrony(fixture: &HubFixture, machine: &Machine) {
     let reload = json!([{"type": "Reload", "reload": {"serviceName": "timekeeper.service"}}]);
     fixture.set_node_disruption_policy(&json!({"files": [
-        {"path": "/etc/chrony.conf", "actions": reload},
+        {"path": "/etc/timekeeper.conf", "actions": reload},
         {"path": "/etc/motd", "actions": [{"type": "None"}]},
     ]}));
     let boots = machine.boots();
     let start = Instant::now();
     let motd = file("/etc/motd", "ours\n");
-    let config =
-        fixture.apply_config("50-files", &files(&[file("/etc/chrony.conf", OLD), motd.clone()]));
+    let config = fixture
+        .apply_config("50-files", &files(&[file("/etc/timekeeper.conf", OLD), motd.clone()]));
     fixture.wait_done(machine, &config);
     measurements::record("daemon-declared-to-done", format!("{:?}", start.elapsed())).unwrap();
-    assert_eq!(read(machine, "/etc/chrony.conf"), OLD);
+    assert_eq!(read(machine, "/etc/timekeeper.conf"), OLD);
     assert_eq!(read(machine, "/var/reloads"), "reloaded\n");
     assert_eq!(machine.boots(), boots);
     assert_eq!(fixture.annotation("a", "reason"), "");
@@ -75,10 +75,11 @@ fn chrony(fixture: &HubFixture, machine: &Machine) {
     fixture.set_node_disruption_policy(
         &json!({"files": [{"path": "/etc/motd", "actions": [{"type": "None"}]}]}),
     );
-    let config = fixture.apply_config("50-files", &files(&[file("/etc/chrony.conf", NEW), motd]));
+    let config =
+        fixture.apply_config("50-files", &files(&[file("/etc/timekeeper.conf", NEW), motd]));
     fixture.wait_done(machine, &config);
     assert_eq!(machine.boots(), boots + 1);
-    assert_eq!(read(machine, "/etc/chrony.conf"), NEW);
+    assert_eq!(read(machine, "/etc/timekeeper.conf"), NEW);
     assert_eq!(read(machine, "/var/reloads"), "reloaded\n");
     assert_eq!(fixture.annotation("a", "lastAppliedDrain"), format!("uncordon-{config}"));
     assert_eq!(fixture.annotation("a", "post-config-action"), "");
@@ -340,7 +341,7 @@ fn paused_and_withdrawn(fixture: &HubFixture, machine: &Machine) {
     );
     fixture.patch_pool(&json!({"spec": {"paused": true}}));
     let before = fixture.annotation("a", "currentConfig");
-    let paused = fixture.apply_config("50-files", &files(&[file("/etc/chrony.conf", NEW)]));
+    let paused = fixture.apply_config("50-files", &files(&[file("/etc/timekeeper.conf", NEW)]));
     // The explanation shows that the controller has seen it.
     let waits = || {
         let output = fixture.machinist(&["rollout", "explain", "worker", "-o", "json"]);

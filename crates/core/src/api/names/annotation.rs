@@ -90,6 +90,16 @@ pub mod machinist {
     /// is written to them, or `enforce` (the default). A machine's annotation comes before its pool's.
     pub const MODE: &str = "machinist.dev/mode";
 
+    /// On a pool, or on a MachineConfig for its own files and units: what a change costs, such as
+    /// `/etc/nginx: reload nginx.service`. Actions are `none`, `reload UNIT`, `restart UNIT`, `run COMMAND` and
+    /// `reboot`; entries are separated by semicolons or newlines.
+    pub const ON_CHANGE: &str = "machinist.dev/on-change";
+
+    // On rendered configs, written by the controller.
+
+    /// The rules of [`ON_CHANGE`] of the pool and its MachineConfigs, as JSON.
+    pub const ON_CHANGE_RULES: &str = "machinist.dev/on-change-rules";
+
     // On machines (Nodes), written by an administrator.
 
     /// What happens if a machine has drifted from its config: `report` (the default) or `heal`.

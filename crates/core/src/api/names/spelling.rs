@@ -9,7 +9,7 @@ use super::annotation::machinist;
 const ALIKE: f32 = 0.8;
 
 /// The annotations that an administrator writes.
-const WRITTEN_BY_PEOPLE: [&str; 10] = [
+const WRITTEN_BY_PEOPLE: [&str; 14] = [
     machinist::CANARY,
     machinist::CANARY_SOAK,
     machinist::MAINTENANCE_WINDOW,
@@ -20,6 +20,10 @@ const WRITTEN_BY_PEOPLE: [&str; 10] = [
     machinist::DRIFT,
     machinist::DRIFT_CONFLICT,
     machinist::RETRY,
+    machinist::ON_CHANGE,
+    machinist::MODE,
+    machinist::HOLD,
+    machinist::HEAL,
 ];
 
 /// The messages about annotations that have no effect because of a typing error.

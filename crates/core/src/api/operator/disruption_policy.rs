@@ -126,6 +126,14 @@ pub struct DisruptionAction {
     /// The service to restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart: Option<ServiceReference>,
+    /// The command of [`DisruptionActionType::Run`]; only used internally.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub run: Vec<String>,
+    /// Whether the action is skipped on a host that does not have what it acts on; only used internally.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
+    pub if_present: bool,
     /// Fields this version does not know.
     #[serde(flatten)]
     #[schemars(skip)]
@@ -150,6 +158,8 @@ pub enum DisruptionActionType {
     None,
     /// The action that the change itself requires; only used internally.
     Special,
+    /// Run a command; only used internally, for an entry of `machinist.dev/on-change`.
+    Run,
     /// An action that this version does not know.
     #[serde(untagged)]
     Unknown(String),

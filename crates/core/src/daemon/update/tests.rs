@@ -68,7 +68,8 @@ fn the_force_file_leads_to_a_reboot() {
     let (old, new) = (config("a", None), config("b", None));
     let change = change(&old, &new);
     let flags = update_flags(&old, &new, &change, None, true);
-    let found = |force| types(&update_actions(&change, flags, &system_policy(), force));
+    let rules = DisruptionRules::of_policy(&system_policy());
+    let found = |force| types(&update_actions(&change, flags, &rules, force));
     assert_eq!(found(true), [DisruptionActionType::Reboot]);
     assert_eq!(found(false), [DisruptionActionType::None]);
 }

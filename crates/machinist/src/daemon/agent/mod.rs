@@ -48,6 +48,7 @@ mod rebuild_config;
 mod reconcile;
 mod renew_certificate;
 mod report;
+mod run_command;
 mod update;
 
 use std::path::PathBuf;

@@ -36,7 +36,7 @@ const MAX_JOURNAL_CHARS: usize = 600;
 
 /// What became of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ActionResult {
+pub(super) enum ActionResult {
     /// It has run.
     Done,
     /// It runs, and the daemon has to stop for it.
@@ -44,7 +44,7 @@ enum ActionResult {
 }
 
 /// Adds the last lines of a service's journal to the error of its job.
-async fn with_journal(result: Result<()>, root: &Path, service: &str) -> Result<()> {
+pub(super) async fn with_journal(result: Result<()>, root: &Path, service: &str) -> Result<()> {
     let Err(error) = result else { return Ok(()) };
     let mut command = tokio::process::Command::new("journalctl");
     command.arg("--root").arg(root).args(["--unit", service, "--lines", JOURNAL_LINES]);
@@ -77,6 +77,7 @@ pub(super) async fn order_reboot(
         command: &["/bin/sh", "-c", "systemctl reboot"],
         requires: &finalizer,
         after: &finalizer,
+        ..TransientUnit::default()
     };
     systemd.run_transient(&unit).await.map_err(|error| {
         tracing::error!(error = %format_args!("{error:#}"), "failed to run reboot");
@@ -180,7 +181,7 @@ impl Agent {
             SystemdAction::Reboot => self.reboot(node, pending, systemd()?).await?,
             SystemdAction::Reload(service) => {
                 let systemd = systemd()?;
-                if self.skips_action(node, systemd, "reload", &service).await? {
+                if self.skips_action(node, systemd, action, "reload", &service).await? {
                     return Ok(ActionResult::Done);
                 }
                 let job = systemd.reload(&service);
@@ -196,7 +197,7 @@ impl Agent {
             }
             SystemdAction::Restart(service) => {
                 let systemd = systemd()?;
-                if self.skips_action(node, systemd, "restart", &service).await? {
+                if self.skips_action(node, systemd, action, "restart", &service).await? {
                     return Ok(ActionResult::Done);
                 }
                 let job = systemd.restart(&service);
@@ -215,6 +216,9 @@ impl Agent {
                 );
                 self.reporter.event(node, "ServiceRestart", message);
                 tracing::info!("{service} service restarted successfully!");
+            }
+            SystemdAction::Run(command) => {
+                return self.run_command(node, systemd()?, action, &command).await;
             }
             SystemdAction::RestartDaemon => {
                 tracing::info!(
@@ -237,21 +241,32 @@ impl Agent {
         &self,
         node: &Arc<Node>,
         systemd: &Systemd,
+        action: &DisruptionAction,
         verb: &str,
         service: &str,
     ) -> Result<bool> {
         let state = systemd.load_state(service).await?;
-        let Some(skipped) = actions::skipped_action(verb, service, &state) else {
-            return Ok(false);
-        };
-        tracing::warn!(service, verb, "skipped an action: this host has no such unit");
+        let mut skipped = actions::skipped_action(verb, service, &state);
+        if action.if_present && skipped.is_none() {
+            let active = systemd.active_state(service).await?;
+            skipped = actions::absent_action(verb, service, &state, &active);
+            if skipped.is_some() && state == "not-found" && active != "inactive" {
+                // Its file is gone, as in a rollback, and it still runs.
+                systemd.stop(service).await?;
+            }
+        }
+        let Some(skipped) = skipped else { return Ok(false) };
+        tracing::info!(service, verb, skipped, "skipped an action");
         self.reporter.event(node, "ActionSkipped", skipped);
         Ok(true)
     }
 
     /// Waits for a job; `None` if this process is asked to stop and the job does not end soon after that. It
     /// may wait for this process, which therefore must not wait for it.
-    async fn unless_stopped(&self, job: impl Future<Output = Result<()>>) -> Option<Result<()>> {
+    pub(super) async fn unless_stopped(
+        &self,
+        job: impl Future<Output = Result<()>>,
+    ) -> Option<Result<()>> {
         let stopped = async {
             self.stop.cancelled().await;
             tokio::time::sleep(JOB_GRACE_PERIOD).await;
@@ -262,7 +277,7 @@ impl Agent {
         }
     }
 
-    fn leave_job(&self, service: &str) -> ActionResult {
+    pub(super) fn leave_job(&self, service: &str) -> ActionResult {
         tracing::warn!(service, "the job may wait for the daemon to stop: not waiting for it");
         ActionResult::StopsDaemon
     }

@@ -17,11 +17,12 @@ use machinist_core::daemon::{
     self, PendingChange, PendingOsChange, Phase, SessionEvent, actions, annotations, reports,
 };
 use machinist_core::diff::ChangeFlags;
+use machinist_core::disruption::DisruptionRules;
 use machinist_core::node::NodeView;
 use machinist_core::os::with_layered_image;
 
 use super::super::health;
-use super::super::os::abilities::with_user_rules;
+use super::super::os::abilities::{detect_abilities, with_user_rules};
 use super::super::os::detect;
 use super::super::state::DiskState;
 use super::super::systemd::Systemd;
@@ -173,7 +174,10 @@ impl Agent {
             "Starting update from {from} to {to}"
         );
         let policy = daemon::effective_disruption_policy(settings.as_ref());
-        let actions = update::update_actions(&change, flags, &policy, state.force_rewrite);
+        let root = self.disk.path().to_owned();
+        let host = tokio::task::spawn_blocking(move || detect_abilities(&root)).await?;
+        let rules = DisruptionRules::new(&policy, old, new, Some(&host));
+        let actions = update::update_actions(&change, flags, &rules, state.force_rewrite);
         let needs_drain = actions::needs_drain(&actions, &change, self.runs_pods().await);
         // MCO's literal line, which its tests look for.
         tracing::info!("Drain calculated for node disruption: {needs_drain} for config {to}");

@@ -19,6 +19,8 @@ pub(crate) struct TransientUnit<'a> {
     pub(crate) description: &'a str,
     /// The command, by its full path, and its arguments.
     pub(crate) command: &'a [&'a str],
+    /// A directory below `/run` that it needs and that stays.
+    pub(crate) runtime_directory: Option<&'a str>,
     /// Units that have to run for it.
     pub(crate) requires: &'a [&'a str],
     /// Units that have to be started before it.
@@ -47,6 +49,10 @@ impl TransientUnit<'_> {
             // A failed unit is unloaded too, so that its name is free for the next one.
             ("CollectMode", Variant::from("inactive-or-failed".to_owned())),
         ];
+        if let Some(directory) = self.runtime_directory {
+            properties.push(("RuntimeDirectory", Variant::from(owned(&[directory]))));
+            properties.push(("RuntimeDirectoryPreserve", Variant::from("yes".to_owned())));
+        }
         for (name, units) in [("Requires", self.requires), ("After", self.after)] {
             if !units.is_empty() {
                 properties.push((name, Variant::from(owned(units))));
