@@ -30,9 +30,15 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
         Err(problem @ MachineConfigProblem::UnknownExtensions(_)) => {
             findings.push(plain("spec.extensions", &problem));
         }
+        Err(problem @ MachineConfigProblem::UnsupportedMode { mode, .. }) => {
+            let mut finding = plain("spec.config", &problem);
+            if let Some(remedy) = decimal_mode(mode) {
+                finding.remedy = remedy;
+            }
+            findings.push(finding);
+        }
         Err(
-            problem @ (MachineConfigProblem::UnsupportedMode { .. }
-            | MachineConfigProblem::UnpackedTooLarge(_)
+            problem @ (MachineConfigProblem::UnpackedTooLarge(_)
             | MachineConfigProblem::OwnFile(_)
             | MachineConfigProblem::PathTooLong(_)),
         ) => {
@@ -50,6 +56,7 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
             findings.extend(size(machine_config));
             findings.extend(unusable_on_running_machines(&config));
             findings.extend(remote_contents(&config));
+            findings.extend(doubtful_modes(&config));
             findings.extend(on_change(machine_config, &config));
         }
     }
@@ -106,6 +113,25 @@ fn on_change(machine_config: &MachineConfig, config: &Config) -> Option<LintFind
     OnChangeRules::default().add(machine_config, &names).err().map(|error| super::on_change(&error))
 }
 
+/// The remedy for a mode that looks octal and is read as decimal, as JSON and YAML have it.
+fn decimal_mode(mode: i64) -> Option<String> {
+    let octal = i64::from_str_radix(&mode.to_string(), 8).ok()?;
+    let is_permission = (0o100..=0o777).contains(&octal);
+    is_permission.then(|| format!("{mode} is decimal for {mode:#o}; write {octal} for 0{mode}"))
+}
+
+/// Modes that are permissions in both readings, and that hardly anybody means as decimal.
+fn doubtful_modes(config: &Config) -> Vec<LintFinding> {
+    let modes = |index: usize, mode: Option<i64>| {
+        let mode = mode.filter(|mode| matches!(mode, 400 | 440 | 444 | 500))?;
+        let field = format!("spec.config.storage.files[{index}].mode");
+        let message = format!("{mode} looks octal and is decimal");
+        Some(LintFinding::warning(field, message, decimal_mode(mode)?))
+    };
+    let files = config.storage.files.iter().enumerate();
+    files.filter_map(|(index, file)| modes(index, file.mode)).collect()
+}
+
 /// Settings that render and boot, but that running machines refuse.
 fn unusable_on_running_machines(config: &Config) -> Vec<LintFinding> {
     let mut findings = Vec::new();
@@ -118,6 +144,26 @@ fn unusable_on_running_machines(config: &Config) -> Vec<LintFinding> {
                     user.name
                 ),
                 "manage other users of these machines from a unit, or only at first boot",
+            ));
+        }
+    }
+    for (field, is_set, message) in [
+        (
+            "directories",
+            !config.storage.directories.is_empty(),
+            "running machines refuse to change directories; only new machines get them",
+        ),
+        (
+            "links",
+            !config.storage.links.is_empty(),
+            "running machines refuse to add or change links; only new machines get them",
+        ),
+    ] {
+        if is_set {
+            findings.push(LintFinding::warning(
+                format!("spec.config.storage.{field}"),
+                message,
+                "make them from a unit or with a file in /etc/tmpfiles.d",
             ));
         }
     }

@@ -4,6 +4,7 @@
 //! author probably intends.
 
 mod machine_config;
+mod object;
 mod pool;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use crate::ignition::report::{IgnitionReport, ReportSeverity};
 use crate::on_change::OnChangeError;
 
 pub use machine_config::machine_config;
+pub use object::object;
 pub use pool::pool;
 
 /// One finding.

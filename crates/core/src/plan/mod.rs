@@ -22,7 +22,6 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Serialize;
 
-use crate::api::names::misspelt_annotations;
 use crate::api::operator::NodeDisruptionPolicy;
 use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream, selector};
 use crate::diff::{self, ConfigDiff};
@@ -171,23 +170,24 @@ fn problems(
         format!("{kind} {}: {problem}", metadata.name.as_deref().unwrap_or_default())
     };
     for config in &changes.machine_configs {
-        if !after.pools.iter().any(|pool| select(pool, [config]).is_ok()) {
-            let pools: Vec<String> = after.pools.iter().map(|pool| pool_selector(pool)).collect();
-            let problem = format!(
-                "no pool selects it, so no machine gets it: give it the labels of a pool ({})",
-                pools.join("; ")
-            );
+        if let Some(problem) = unselected_message(config, &after.pools) {
             found.push(named("MachineConfig", &config.metadata, &problem));
         }
     }
-    let configs = changes.machine_configs.iter().map(|it| ("MachineConfig", &it.metadata));
-    let pools = changes.pools.iter().map(|it| ("MachineConfigPool", &it.metadata));
-    for (kind, metadata) in configs.chain(pools) {
-        for problem in misspelt_annotations(metadata.annotations.as_ref()) {
-            found.push(named(kind, metadata, &problem));
-        }
-    }
     found
+}
+
+/// Why no machine gets a MachineConfig: no pool selects it.
+#[must_use]
+pub fn unselected_message(config: &MachineConfig, pools: &[&MachineConfigPool]) -> Option<String> {
+    if pools.iter().any(|pool| select(pool, [config]).is_ok()) {
+        return None;
+    }
+    let pools: Vec<String> = pools.iter().map(|pool| pool_selector(pool)).collect();
+    Some(format!(
+        "no pool selects it, so no machine gets it: give it the labels of a pool ({})",
+        pools.join("; ")
+    ))
 }
 
 /// A pool and what it selects: `worker: machineconfiguration.openshift.io/role=worker`.

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use http::Method;
+use machinist_core::api::{MachineConfig, MachineConfigPool};
 use serde_json::Value;
 
 use super::cluster;
 use super::cluster::session::{ClusterSession, ObjectTarget, SessionArgs};
-use super::{CommandOutcome, output};
+use super::cluster::snapshot::SnapshotKind;
+use super::{CommandOutcome, findings, output};
 use crate::kubernetes::apply::{last_applied, patch, with_last_applied};
 use crate::kubernetes::request::{ACCEPT_JSON, JsonResponse, MERGE_PATCH, status_code, with_query};
 use crate::manifests::{self, ManifestDocument};
@@ -80,13 +82,18 @@ impl ApplyArgs {
             let wanted = session.manifests(&documents)?;
             let mut outcome = CommandOutcome::Done;
             for (target, manifest) in &wanted {
-                let result = self.apply(&session, target, manifest).await;
+                let checked = findings::check_and_print(&target.object_name(), manifest);
+                let result = match checked {
+                    Ok(()) => self.apply(&session, target, manifest).await,
+                    Err(error) => Err(error),
+                };
                 let shown = result.and_then(|(change, object)| self.show(target, change, &object));
                 if let Err(error) = shown {
                     output::print_error(&format!("{}: {error:#}", target.object_name()));
                     outcome = CommandOutcome::Failed;
                 }
             }
+            warn_of_unselected(&session, &wanted).await;
             Ok(outcome)
         })
     }
@@ -167,6 +174,26 @@ impl ApplyArgs {
                 output::print_yaml(object)
             }
         }
+    }
+}
+
+/// Reports MachineConfigs that no pool selects. Who may not list pools is not bothered with that.
+async fn warn_of_unselected(session: &ClusterSession, wanted: &[(ObjectTarget<'_>, Value)]) {
+    let is_config = |object: &&Value| object["kind"] == "MachineConfig";
+    let objects = wanted.iter().map(|(_, object)| object);
+    let read = |object: &Value| serde_json::from_value(object.clone()).ok();
+    let configs: Vec<MachineConfig> = objects.clone().filter(is_config).filter_map(read).collect();
+    if configs.is_empty() {
+        return;
+    }
+    if let Ok(mut pools) = session.all::<MachineConfigPool>(SnapshotKind::Pool).await {
+        // A dry run does not create those that are given with them.
+        pools.extend(
+            objects
+                .filter(|object| object["kind"] == "MachineConfigPool")
+                .filter_map(|object| serde_json::from_value(object.clone()).ok()),
+        );
+        findings::print_unselected(&configs, &pools);
     }
 }
 

@@ -26,6 +26,7 @@ mod diff;
 mod docs_test;
 mod enrol;
 mod explain;
+mod findings;
 mod firstboot;
 mod generate;
 mod generate_inputs;

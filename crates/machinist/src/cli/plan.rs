@@ -12,6 +12,7 @@ use machinist_core::api::names::object::CLUSTER;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::apply::EMPTY_CONFIG_NAME;
 use machinist_core::disruption::DecidedChange;
+use machinist_core::lint::{self, LintFinding};
 use machinist_core::plan::{
     ChangePlan, DisruptionCost, MachinePlan, PlannedChanges, PoolBlocked, PoolPlan, plan_changes,
 };
@@ -71,6 +72,12 @@ impl PlanArgs {
         if documents.is_empty() && self.delete.is_empty() {
             bail!("these files contain no objects");
         }
+        let findings: Vec<(String, LintFinding)> = documents
+            .iter()
+            .flat_map(|it| {
+                lint::object(&it.value).into_iter().map(|found| (it.object_name(), found))
+            })
+            .collect();
         cluster::block_on(async {
             let session = self.session.connect().await?;
             let mut snapshot = session.snapshot().await?;
@@ -86,8 +93,12 @@ impl PlanArgs {
                 streams: snapshot.streams,
                 policy,
             };
-            let report =
+            let mut report =
                 plan_changes(&snapshot, &changes, &Time(k8s_openapi::jiff::Timestamp::now()));
+            for (name, finding) in &findings {
+                report.refused |= finding.is_error();
+                report.problems.push(format!("{name}: {finding}"));
+            }
             for object in &ignored {
                 output::print_warning(&format!(
                     "{object}: plans cover only MachineConfigs, MachineConfigPools and the MachineConfiguration; its effect is not shown"

@@ -11,6 +11,7 @@ use machinist_core::api::crds;
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use machinist_core::ignition::report::ReportSeverity;
 use machinist_core::lint::{self, LintFinding};
+use machinist_core::plan::unselected_message;
 use machinist_core::render::{RenderError, render};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -154,6 +155,9 @@ fn check(
                     format!("{} is not the API version of this kind", document.api_version());
                 vec![LintFinding::error("apiVersion", message, format!("write {right}"))]
             }
+            None if lint::object(&document.value).iter().any(LintFinding::is_error) => {
+                lint::object(&document.value)
+            }
             None => vec![LintFinding::warning(
                 "kind",
                 format!("{} is not a kind that Machinist reads; ignored", document.kind()),
@@ -167,14 +171,18 @@ fn check(
         return Ok(vec![LintFinding::error("apiVersion", message, remedy)]);
     }
     let mut findings = match document.kind() {
-        "MachineConfig" => typed(document, |mc: &MachineConfig| lint::machine_config(mc)),
-        "MachineConfigPool" => typed(document, |pool: &MachineConfigPool| lint::pool(pool)),
+        "MachineConfig" => typed(document, |_: &MachineConfig| Vec::new()),
+        "MachineConfigPool" => typed(document, |_: &MachineConfigPool| Vec::new()),
         "ControllerConfig" => typed(document, |_: &ControllerConfig| Vec::new()),
         _ => Vec::new(),
     };
+    if findings.is_empty() {
+        findings = lint::object(&document.value);
+    }
     // The findings of the linter are more precise than those of the schema.
     let more = schemas.check(crd, version, &document.value)?;
-    let is_reported = |field: &str| findings.iter().any(|found| found.field == field);
+    let is_reported =
+        |field: &str| findings.iter().any(|found| found.is_error() && found.field == field);
     let more: Vec<LintFinding> = more.into_iter().filter(|one| !is_reported(&one.field)).collect();
     findings.extend(more);
     Ok(findings)
@@ -200,6 +208,17 @@ fn check_pools(documents: &[ManifestDocument]) -> Vec<LocatedFinding> {
     let mut findings = Vec::new();
     if machine_configs.is_empty() {
         return findings;
+    }
+    let pools: Vec<MachineConfigPool> = of_kind(documents, "MachineConfigPool")
+        .filter_map(|document| document.try_typed().ok())
+        .collect();
+    // Without pools, nobody knows what they select.
+    for document in of_kind(documents, "MachineConfig").filter(|_| !pools.is_empty()) {
+        let Ok(config) = document.try_typed::<MachineConfig>() else { continue };
+        let pools: Vec<&MachineConfigPool> = pools.iter().collect();
+        if let Some(problem) = unselected_message(&config, &pools) {
+            findings.push(locate(document, LintFinding::warning("metadata.labels", problem, "")));
+        }
     }
     for document in of_kind(documents, "MachineConfigPool") {
         let Ok(pool) = document.try_typed::<MachineConfigPool>() else { continue };
