@@ -29,6 +29,7 @@ mod pure_selector;
 mod pure_status;
 mod pure_table;
 mod recorded_applies;
+mod refused_bodies;
 mod server_auth;
 mod server_contention;
 mod server_credentials;

@@ -31,6 +31,25 @@ const OBJECT_TYPES: &[&str] =
 /// A body that is too large is still read and discarded up to here, so that the client sees why.
 const MAX_DISCARDED_BYTES: usize = 32 << 20;
 
+/// How much of a body is discarded before a request is refused without it, and how long that may take.
+const MAX_REFUSED_BYTES: usize = 256 << 10;
+const REFUSED_READ_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Reads a body that nobody needs, within limits. On HTTP/2 a client that is refused before it has sent its body sees a
+/// cancelled stream instead of the reason.
+pub(crate) async fn discard(mut body: Body) {
+    let read = async {
+        let mut size = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            size += frame.data_ref().map_or(0, Bytes::len);
+            if size > MAX_REFUSED_BYTES {
+                break;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(REFUSED_READ_TIMEOUT, read).await; // it is refused all the same
+}
+
 /// A body and the memory that it holds.
 #[derive(Debug, Default)]
 pub(crate) struct BufferedBody {

@@ -139,7 +139,13 @@ async fn route(
 ) -> Result<Response, ApiError> {
     let share = user.as_ref().ok().and_then(Option::as_ref);
     let share = share.and_then(|user| hub.inner.shares.of(&user.info));
-    let open = share.as_ref().map(RequestShare::open_request).transpose()?;
+    let open = match share.as_ref().map(RequestShare::open_request).transpose() {
+        Ok(open) => open,
+        Err(error) => {
+            body::discard(body).await;
+            return Err(error);
+        }
+    };
     // Only authenticated clients may send a body, and not with a read. It is read to its end whatever the response
     // will be: a client that is cut off while it sends does not see the reason.
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
@@ -149,7 +155,10 @@ async fn route(
             let content_type = content_type.and_then(|value| value.to_str().ok());
             hub.inner.body_reader.read(&user.info, content_type, body).await?
         }
-        _ => body::BufferedBody::default(),
+        _ => {
+            body::discard(body).await;
+            body::BufferedBody::default()
+        }
     };
     let request = BufferedRequest { parts, body };
     let user = match user {
