@@ -212,3 +212,69 @@ async fn forged_managers_do_no_harm() {
     }
     others_can_use_the_node(&hub).await;
 }
+
+/// What a machine may not write it may not apply either, neither to what there is nor as something new.
+#[tokio::test]
+async fn an_apply_gives_a_machine_no_more_rights_than_a_write() {
+    let hub = hub_with_node().await;
+    let node = |metadata: Value| {
+        let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata});
+        node["metadata"]["name"] = json!("a");
+        node
+    };
+    let event = |about: &str| {
+        json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
+            "involvedObject": {"kind": "Node", "name": about}, "reason": "R", "message": "m", "type": "Normal"})
+    };
+    let map = |kind: &str, version: &str| json!({"apiVersion": version, "kind": kind, "metadata": {"name": "b"}});
+    let leases = "/apis/coordination.k8s.io/v1/namespaces";
+    let role = json!({"labels": {"node-role.kubernetes.io/master": ""}});
+    let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": "b", "uid": "1"}]);
+    let cases = [
+        (NODE.to_owned(), node(role)),
+        (NODE.to_owned(), node(json!({"finalizers": ["x.io/stay"]}))),
+        (NODE.to_owned(), node(json!({"ownerReferences": owner}))),
+        ("/api/v1/nodes/b".to_owned(), map("Node", "v1")),
+        ("/api/v1/namespaces/default/events/e".to_owned(), event("b")),
+        (format!("{leases}/kube-node-lease/leases/b"), map("Lease", "coordination.k8s.io/v1")),
+        (format!("{leases}/kube-system/leases/a"), map("Lease", "coordination.k8s.io/v1")),
+        ("/api/v1/namespaces/default/secrets/b".to_owned(), map("Secret", "v1")),
+        ("/api/v1/namespaces/default/configmaps/b".to_owned(), map("ConfigMap", "v1")),
+        (
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests/b".to_owned(),
+            map("CertificateSigningRequest", "certificates.k8s.io/v1"),
+        ),
+    ];
+    for (path, body) in cases {
+        for force in ["me", "me&force=true", "me&force=true&dryRun=All"] {
+            let (code, response) = apply(&hub, &path, force, &body).await;
+            assert_eq!(code, 403, "{path} {force}: {response}");
+        }
+    }
+    let (code, _) = apply(&hub, "/api/v1/namespaces/default/events/e", "me", &event("a")).await;
+    assert_eq!(code, 201, "its own");
+    let roles = json!({"labels": {"node-role.kubernetes.io/master": "", "own": "x"}});
+    assert_eq!(as_machine(&hub, "DELETE", NODE, "application/json", &Value::Null).await.0, 200);
+    let (code, created) = apply(&hub, NODE, "me", &node(roles)).await;
+    assert_eq!((code, &created["metadata"]["labels"]), (201, &json!({"own": "x"})), "{created}");
+}
+
+/// The number of Events that a machine may hold counts those that it creates by applying them.
+#[tokio::test]
+async fn applied_events_count() {
+    let hub = hub_with_node().await;
+    let mut refused = None;
+    for n in 0..1010 {
+        let name = format!("e{n}");
+        let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name, "namespace": "default"},
+            "involvedObject": {"kind": "Node", "name": "a"}, "reason": "R", "message": "m", "type": "Normal"});
+        let path = format!("/api/v1/namespaces/default/events/{name}");
+        let (code, body) = apply(&hub, &path, "me", &event).await;
+        if code != 201 {
+            refused = Some((n, code, body));
+            break;
+        }
+    }
+    let (count, code, body) = refused.expect("no limit was reached");
+    assert_eq!((count, code), (1000, 429), "{body}");
+}

@@ -91,14 +91,17 @@ pub(super) async fn request(
     request_as(hub, user, method, path, body, "application/json").await
 }
 
-/// A request with a JSON body, or without one.
+/// A request with a JSON body, or without one. A patch with a field manager is an apply.
 pub(super) fn json_request(
     method: &str,
     path: &str,
     body: &Value,
 ) -> http::Request<kube::client::Body> {
-    let content =
-        if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+    let content = match method {
+        "PATCH" if path.contains("fieldManager=") => "application/apply-patch+yaml",
+        "PATCH" => "application/merge-patch+json",
+        _ => "application/json",
+    };
     let body = if body.is_null() { String::new() } else { body.to_string() };
     http::Request::builder()
         .method(method)

@@ -148,6 +148,8 @@ enum NodeAction {
     Label(&'static str),
     Delete,
     Create(&'static str),
+    /// Server-side apply, which creates the Node if there is none.
+    Apply(&'static str),
     ControllerTouch(u8),
 }
 
@@ -159,6 +161,7 @@ fn action() -> impl Strategy<Value = NodeAction> {
         roles().prop_map(NodeAction::Label),
         Just(NodeAction::Delete),
         roles().prop_map(NodeAction::Create),
+        roles().prop_map(NodeAction::Apply),
         any::<u8>().prop_map(NodeAction::ControllerTouch),
     ]
 }
@@ -183,6 +186,14 @@ async fn act(hub: &Hub, action: &NodeAction) {
                 "name": "w1", "labels": role(name), "annotations": {key: "rendered-master-1"},
             }});
             request(hub, machine, "POST", "/api/v1/nodes", node).await;
+        }
+        NodeAction::Apply(name) => {
+            let key = "machineconfiguration.openshift.io/desiredConfig";
+            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {
+                "name": "w1", "labels": role(name), "annotations": {key: "rendered-master-1"},
+            }});
+            let path = format!("{own}?fieldManager=me&force=true");
+            request(hub, machine, "PATCH", &path, node).await;
         }
         NodeAction::ControllerTouch(number) => {
             let patch = json!({"metadata": {"labels": {"touched": number.to_string()}}});
