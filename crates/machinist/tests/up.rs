@@ -300,6 +300,23 @@ fn mistakes_of_join_and_leave_cost_nothing() {
     }
     assert_eq!(fs::read_dir(&nowhere).unwrap().count(), before, "something was left behind");
 
+    // A look at the first config writes nothing, and a pool that does not exist is refused before anything is done.
+    let admin = data.join("kubeconfig");
+    let look = |pool: &str, more: &[&str]| {
+        let to = ["join", "--kubeconfig", admin.to_str().unwrap(), "--node-name", "n", "--pool"];
+        machinist(&[&to[..], &[pool, "--root", nowhere.to_str().unwrap()], more].concat())
+    };
+    let dry = look("worker", &["--dry-run"]);
+    assert!(dry.status.success(), "{}", stderr(dry));
+    let shown = String::from_utf8_lossy(&dry.stdout).into_owned();
+    assert!(shown.starts_with("The pool has no config yet"), "{shown}");
+    let error = stderr(look("wroker", &[]));
+    assert!(
+        error.contains("--pool wroker: there is no MachineConfigPool wroker: name one of"),
+        "{error}"
+    );
+    assert_eq!(fs::read_dir(&nowhere).unwrap().count(), before, "something was left behind");
+
     let root = directory.path().join("w1");
     fs::write(&root, "not a directory").unwrap();
     let mut command = join_command(&data, &token, &root, "w1", "worker");

@@ -135,6 +135,8 @@ impl FirstBootArgs {
             binary: std::env::current_exe().context("cannot find the path of this binary")?,
             metrics_arguments: Vec::new(),
             approval_timeout: credentials::CERTIFICATE_TIMEOUT,
+            pool: self.pool.clone(),
+            confirm: None,
             start_now: false,
         })
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use super::daemon::host_name;
 use super::metrics_args::MetricsSecurityArgs;
 use super::output::OutputFormat;
 use super::{CommandOutcome, output};
-use crate::daemon::join::{self, JoinOptions, credentials};
+use crate::daemon::join::{self, FirstConfig, JoinOptions, credentials};
 use crate::daemon::transaction::FsAction;
 use crate::telemetry::{self, LogFormat};
 
@@ -24,7 +25,8 @@ use crate::telemetry::{self, LogFormat};
 ///
 /// With the given token or kubeconfig, the machine requests a client certificate of its own; the token
 /// is not stored. machinist-daemon.service then applies the config of the machine's pool. The first
-/// config is a change like any other, with the drain and the reboot that it requires.
+/// config is a change like any other, with the drain and the reboot that it requires: join shows
+/// its cost, and asks on a terminal before a join that leads to a reboot.
 ///
 /// On a machine that has joined the same server under the same name, join repairs the service and starts it.
 #[derive(Debug, Args)]
@@ -100,6 +102,15 @@ pub(super) struct JoinArgs {
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = parse_duration)]
     approval_timeout: Duration,
 
+    /// Show what the first config of the pool would change and cost, and write nothing. Needs a kubeconfig that may
+    /// read the pool
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Do not ask before a join whose first config reboots the machine
+    #[arg(long, short)]
+    yes: bool,
+
     /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
@@ -138,8 +149,18 @@ impl JoinArgs {
             binary,
             metrics_arguments: self.metrics_arguments(),
             approval_timeout: self.approval_timeout,
+            pool: self.pool.clone(),
+            confirm: Some(if self.yes { show_cost } else { show_cost_and_ask }),
             start_now: true,
         };
+        if self.dry_run {
+            let first = runtime()?.block_on(join::look_before(&given, &joining))?;
+            match self.output {
+                OutputFormat::Json => output::print_json(&first)?,
+                OutputFormat::Text => output::print(&format!("{}\n", first.describe()))?,
+            }
+            return Ok(CommandOutcome::Done);
+        }
         let joined = runtime()?.block_on(join::join(&given, &joining))?;
         match self.output {
             OutputFormat::Json => output::print_json(&joined)?,
@@ -197,6 +218,24 @@ impl JoinArgs {
         );
         Ok(token.to_owned())
     }
+}
+
+/// Shows what the first config costs.
+fn show_cost(first: &FirstConfig) -> Result<bool> {
+    output::print_note(&first.describe());
+    Ok(true)
+}
+
+/// Asks before a reboot, if somebody is there to answer.
+fn show_cost_and_ask(first: &FirstConfig) -> Result<bool> {
+    show_cost(first)?;
+    if !first.needs_reboot() || !std::io::stdin().is_terminal() {
+        return Ok(true);
+    }
+    output::print("Join now? The machine reboots when its pool allows it. [y/N] ")?;
+    let mut answer = String::new();
+    std::io::stdin().lock().take(16).read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// The URL of `--server`. A host with a port is enough: nothing else is served there.

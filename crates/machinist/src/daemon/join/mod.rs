@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `connection` | why the API server cannot be reached |
 //! | `credentials` | the client certificate of the machine, and its renewal |
+//! | `first_config` | what the first config would cost |
 //! | `paths` | where things are |
 //! | `service` | the service that runs the daemon |
 //! | `leave` | leaving |
@@ -13,6 +14,7 @@
 mod cleanup;
 mod connection;
 pub(crate) mod credentials;
+mod first_config;
 mod leave;
 pub(crate) mod paths;
 mod service;
@@ -22,7 +24,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -31,6 +33,7 @@ use machinist_core::api::names::path::{CURRENT_CONFIG, NODE_ANNOTATIONS};
 use serde_json::{Value, json};
 
 use credentials::IdentityRequest;
+pub(crate) use first_config::FirstConfig;
 pub(crate) use leave::{joined_name, leave};
 use paths::JoinPaths;
 pub(crate) use service::SERVICE_NAME as SERVICE;
@@ -60,6 +63,10 @@ pub(crate) struct JoinOptions {
     pub(crate) metrics_arguments: Vec<String>,
     /// How long to wait for someone to approve the certificate.
     pub(crate) approval_timeout: Duration,
+    /// The pool, whose config the machine gets.
+    pub(crate) pool: String,
+    /// Sees what the first config costs, and decides whether the machine joins; if not, nothing is left of it.
+    pub(crate) confirm: Option<fn(&FirstConfig) -> Result<bool>>,
     /// Whether the service is started now, not with the next boot.
     pub(crate) start_now: bool,
 }
@@ -89,26 +96,16 @@ pub(crate) struct JoinReport {
 /// enables it. A second `join` continues after any of them.
 pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinReport> {
     let join_paths = JoinPaths::new(&options.root);
-    // Whatever can be wrong with the machine is found before it has an identity: a second try would find its name taken.
-    HostRoot::open_read_only(&options.root)?;
-    let is_whole_machine = options.root == Path::new("/");
-    if is_whole_machine && !rustix::process::geteuid().is_root() {
-        bail!(
-            "only root can let a machine join: run it with sudo, or name a directory with --root"
-        );
-    }
-    if !options.binary.exists() {
-        bail!("--binary {}: there is no such file", options.binary.display());
-    }
+    check_machine(options)?;
     if let Some(identity) = existing_identity(&join_paths)? {
         check_same_machine(&identity, given, options)?;
         return repair(identity, given, options).await;
     }
-    connection::check_connection(
-        &credentials::client_for(given).await?,
-        credentials::server_url(given),
-    )
-    .await?;
+    let first = look_before(given, options).await?;
+    let is_known = !matches!(first, FirstConfig::NotReadable);
+    if is_known && !is_confirmed(options, &first)? {
+        bail!("not joined, as answered; nothing was changed");
+    }
     join_paths.create_state_dir()?;
     let kubeconfig = if options.keep_identity {
         given.clone()
@@ -119,6 +116,15 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
     write_identity(&options.root, &kubeconfig)?;
     JoinPaths::remove_file(&join_paths.join_request())?;
     let client = credentials::client_for(&kubeconfig).await?;
+    if !is_known && options.confirm.is_some() {
+        // A bootstrap token reads no configs; the machine reads its own.
+        let first = first_config::first_config(&client, &options.pool, &options.root).await;
+        match first.and_then(|first| is_confirmed(options, &first)) {
+            Ok(true) => {}
+            Ok(false) => return Err(undo(options, anyhow!("not joined, as answered")).await),
+            Err(error) => return Err(undo(options, error).await),
+        }
+    }
     let completed = complete(&client, &join_paths, options).await;
     let is_started = match completed {
         Ok(is_started) => is_started,
@@ -132,6 +138,33 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
         has_joined_before: false,
         repaired: Vec::new(),
     })
+}
+
+/// What the first config of a machine would cost it, with the credentials that are given. Nothing is written.
+pub(crate) async fn look_before(given: &Value, options: &JoinOptions) -> Result<FirstConfig> {
+    check_machine(options)?;
+    let client = credentials::client_for(given).await?;
+    connection::check_connection(&client, credentials::server_url(given)).await?;
+    first_config::first_config(&client, &options.pool, &options.root).await
+}
+
+fn is_confirmed(options: &JoinOptions, first: &FirstConfig) -> Result<bool> {
+    options.confirm.map_or(Ok(true), |confirm| confirm(first))
+}
+
+/// Whatever can be wrong with the machine is found before it has an identity: a second try would find its name taken.
+fn check_machine(options: &JoinOptions) -> Result<()> {
+    HostRoot::open_read_only(&options.root)?;
+    let is_whole_machine = options.root == Path::new("/");
+    if is_whole_machine && !rustix::process::geteuid().is_root() {
+        bail!(
+            "only root can let a machine join: run it with sudo, or name a directory with --root"
+        );
+    }
+    if !options.binary.exists() {
+        bail!("--binary {}: there is no such file", options.binary.display());
+    }
+    Ok(())
 }
 
 /// Creates the Node and the service of a machine that has its identity. Returns whether the service was started.

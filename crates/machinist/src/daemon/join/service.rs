@@ -219,6 +219,8 @@ mod tests {
             binary: "/usr/local/bin/machinist".into(),
             metrics_arguments: Vec::new(),
             approval_timeout: std::time::Duration::from_secs(1),
+            pool: "worker".to_owned(),
+            confirm: None,
             start_now: true,
         };
         let unit = unit_text(&options);
