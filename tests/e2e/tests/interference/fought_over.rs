@@ -2,7 +2,7 @@
 //! reason names the unit, and other paths are healed at once.
 
 use super::fixture::{InterferenceFixture, NODE};
-use machinist_e2e::wait_with_timeout;
+use machinist_e2e::{wait_for, wait_with_timeout};
 use std::time::Duration;
 
 const UNIT: &str = "fighter.service";
@@ -19,6 +19,15 @@ fn start_fight(fixture: &InterferenceFixture, command: &str) {
 
 fn count(fixture: &InterferenceFixture, command: &str) -> usize {
     fixture.machine.sh(&format!("{command} || true")).unwrap().trim().parse().unwrap()
+}
+
+/// Events are written after the state that they explain.
+#[track_caller]
+fn wait_for_event(fixture: &InterferenceFixture, reason: &str) {
+    let waited = wait_for(&format!("event {reason}"), || {
+        Ok(fixture.hub.events(NODE).iter().any(|event| event == reason))
+    });
+    waited.unwrap();
 }
 
 #[test]
@@ -44,7 +53,7 @@ fn a_path_that_is_fought_over_costs_little_and_is_reported() {
     assert!(lines <= 120, "{lines} log lines");
     assert!(new.len() <= 20, "{new:?}");
     fixture.wait_degraded(&["\"/etc/one\" was healed 5 times", "fought over by", UNIT]);
-    assert!(fixture.hub.events(NODE).iter().any(|event| event == "ConfigDriftConflict"));
+    wait_for_event(&fixture, "ConfigDriftConflict");
     // Another path does not wait.
     machine.sh("echo drifted >/etc/two").unwrap();
     wait_with_timeout(Duration::from_secs(5), "/etc/two to be healed", || {
@@ -78,8 +87,9 @@ fn the_unit_that_fights_is_stopped_if_the_policy_says_so() {
         Ok(true)
     })
     .unwrap();
+    // What the unit wrote last may be found after the machine was Done for a moment.
+    wait_for("the file to be healed", || Ok(fixture.read("/etc/one") == "one\n")).unwrap();
     fixture.hub.wait_done(machine, "first");
-    assert_eq!(fixture.read("/etc/one"), "one\n");
-    assert!(fixture.hub.events(NODE).iter().any(|event| event == "ConfigDriftUnitStopped"));
+    wait_for_event(&fixture, "ConfigDriftUnitStopped");
     fixture.assert_daemon_never_exited();
 }
