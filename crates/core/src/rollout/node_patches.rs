@@ -1,5 +1,5 @@
 //! What the rollout writes to a Node besides its config: the taint that keeps pods off machines
-//! that are about to be updated, and the control plane label.
+//! that are about to be updated, the end of the taint of machines that are new, and the control plane label.
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use serde_json::{Value, json};
@@ -12,6 +12,13 @@ use crate::node::{NodeView, RolloutTarget};
 
 /// The taint of machines that still have to be updated, so that pods prefer other machines.
 pub const UPDATE_IN_PROGRESS_TAINT: &str = "UpdateInProgress";
+
+/// The taints of new machines that no pod shall run on before they have their config. Whoever makes the machine sets
+/// one; the second name is one that the cluster autoscaler expects to go away.
+pub const STARTUP_TAINTS: [&str; 2] = [
+    "machinist.dev/unconfigured",
+    "startup-taint.cluster-autoscaler.kubernetes.io/machinist-unconfigured",
+];
 
 /// The merge patch for a machine of a pool that is not paused. `None` if nothing has to change.
 #[must_use]
@@ -28,7 +35,8 @@ pub fn housekeeping_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -
         }
     };
     let mut patch = json!({});
-    if let Some(taints) = taints(node, will_change) {
+    let is_configured = view.is_updated_to(goal);
+    if let Some(taints) = taints(node, Some(will_change), is_configured) {
         patch["spec"]["taints"] = taints;
     }
     let labels = node.metadata.labels.as_ref();
@@ -37,6 +45,13 @@ pub fn housekeeping_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -
         patch["metadata"]["labels"] = json!({label::NODE_ROLE_CONTROL_PLANE: ""});
     }
     patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
+}
+
+/// The patch that lets pods run on a new machine, once it has the config of its pool. Also for a pool that is paused.
+#[must_use]
+pub fn startup_taint_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Option<Value> {
+    let taints = taints(node, None, NodeView(node).is_updated_to(goal))?;
+    Some(json!({"spec": {"taints": taints}}))
 }
 
 /// The control plane topology for the annotation of machines: the only machine of a cluster cannot
@@ -70,7 +85,7 @@ pub fn target_patch<'a>(node: &Node, goal: impl Into<RolloutTarget<'a>>) -> Valu
         };
     }
     let mut patch = json!({"metadata": {"annotations": annotations}});
-    if let Some(taints) = taints(node, false) {
+    if let Some(taints) = taints(node, Some(false), false) {
         patch["spec"]["taints"] = taints;
     }
     patch
@@ -94,27 +109,34 @@ pub fn observe_patch(node: &Node, config: Option<&str>) -> Option<Value> {
     if config.is_none() && view.annotation(machinist::OBSERVATION).is_some() {
         patch["metadata"]["annotations"][machinist::OBSERVATION] = Value::Null;
     }
-    if let Some(taints) = config.and_then(|_| taints(node, false)) {
+    if let Some(taints) = config.and_then(|_| taints(node, Some(false), false)) {
         patch["spec"]["taints"] = taints;
     }
     patch.as_object().is_some_and(|patch| !patch.is_empty()).then_some(patch)
 }
 
-/// The desired taints, if they differ from the present ones.
-fn taints(node: &Node, is_wanted: bool) -> Option<Value> {
-    let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
-    let is_ours =
+/// The desired taints, if they differ from the present ones. `for_update` says whether the machine has the taint of an
+/// update, `None` that this stays as it is.
+fn taints(node: &Node, for_update: Option<bool>, is_configured: bool) -> Option<Value> {
+    let present = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
+    let is_update =
         |taint: &Taint| taint.key == UPDATE_IN_PROGRESS_TAINT && taint.effect == "PreferNoSchedule";
-    if taints.iter().any(is_ours) == is_wanted {
-        return None;
-    }
-    let mut taints: Vec<Taint> = taints.into_iter().filter(|taint| !is_ours(taint)).collect();
-    if is_wanted {
+    let had_update = present.iter().any(is_update);
+    let wants_update = for_update.unwrap_or(had_update);
+    let stays = |taint: &Taint| match () {
+        () if is_update(taint) => wants_update,
+        () => !is_configured || !STARTUP_TAINTS.contains(&taint.key.as_str()),
+    };
+    let mut taints: Vec<Taint> = present.iter().filter(|taint| stays(taint)).cloned().collect();
+    if wants_update && !had_update {
         taints.push(Taint {
             key: UPDATE_IN_PROGRESS_TAINT.to_owned(),
             effect: "PreferNoSchedule".to_owned(),
             ..Taint::default()
         });
+    }
+    if taints == present {
+        return None;
     }
     if taints.is_empty() { Some(Value::Null) } else { serde_json::to_value(taints).ok() }
 }
@@ -157,6 +179,36 @@ mod tests {
         );
         assert_eq!(keys(housekeeping_patch(&machine("new", &[taint]), "new")), Some(vec![]));
         assert_eq!(keys(housekeeping_patch(&machine("new", &[]), "new")), None);
+    }
+
+    #[test]
+    fn a_new_machine_loses_its_startup_taint_when_it_has_its_config() {
+        let with = |state: &str, current: &str| {
+            let startup = STARTUP_TAINTS.map(|key| json!({"key": key, "effect": "NoSchedule"}));
+            let mut taints = vec![json!({"key": "x", "effect": "NoExecute"})];
+            taints.extend(startup);
+            node(&json!({
+                "metadata": {"name": "a", "annotations": {
+                    annotation::CURRENT_CONFIG: current, annotation::DESIRED_CONFIG: "new",
+                    annotation::STATE: state,
+                }},
+                "spec": {"taints": taints},
+            }))
+        };
+        let freed = json!({"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}});
+        for (state, current, expected) in [
+            ("Done", "new", Some(freed)),
+            ("Done", "old", None),
+            ("Working", "new", None),
+            ("Degraded", "new", None),
+        ] {
+            let new = with(state, current);
+            assert_eq!(startup_taint_patch(&new, "new"), expected, "{state} {current}");
+            assert_eq!(housekeeping_patch(&new, "new"), expected, "{state} {current}");
+        }
+        // One that is updated keeps it, and gets the other.
+        let patch = housekeeping_patch(&with("Done", "new"), "newer").unwrap_or_default();
+        assert_eq!(patch["spec"]["taints"].as_array().map(Vec::len), Some(4));
     }
 
     #[test]

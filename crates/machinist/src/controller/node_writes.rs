@@ -11,7 +11,8 @@ use machinist_core::node::{MachineMode, NodeView};
 use machinist_core::rollout::first_boot::custom_pool_labels;
 use machinist_core::rollout::guarded_patch::PatchPreconditions;
 use machinist_core::rollout::node_patches::{
-    control_plane_topology, housekeeping_patch, observe_patch, target_patch, withdraw_patch,
+    control_plane_topology, housekeeping_patch, observe_patch, startup_taint_patch, target_patch,
+    withdraw_patch,
 };
 use machinist_core::rollout::{RolloutDecision, RolloutPolicy, pool_mode};
 use serde_json::{Value, json};
@@ -140,8 +141,12 @@ impl PoolReconcile<'_> {
             let observed = Some(goal.config).filter(|_| is_observed && exists);
             if let Some(patch) = observe_patch(node, observed) {
                 writes.push((*node, Some(patch)));
-            } else if !paused && exists && !is_observed && !sent.contains(&name) {
-                writes.extend(housekeeping_patch(node, goal).map(|patch| (*node, Some(patch))));
+            } else if exists && !is_observed && !sent.contains(&name) {
+                let patch = match paused {
+                    true => startup_taint_patch(node, goal),
+                    false => housekeeping_patch(node, goal),
+                };
+                writes.extend(patch.map(|patch| (*node, Some(patch))));
             }
         }
         let more = writes.len() > MAX_MAINTAINED_PER_PASS;

@@ -137,8 +137,12 @@ fn observe(cluster: &Cluster, machines: &[Machine]) -> Result<()> {
 
 /// One machine, then the pool.
 fn enforce(cluster: &Cluster, machines: &[Machine]) -> Result<()> {
+    cluster.kubectl(&["taint", "node", "n2", "machinist.dev/unconfigured=:NoSchedule"])?;
     cluster.kubectl(&["annotate", "node", "n2", "machinist.dev/mode=enforce", "--overwrite"])?;
     wait_for("one machine to have its config", || is_done(cluster, "n2"))?;
+    wait_for("pods to be let onto it", || {
+        Ok(!get(cluster, "/api/v1/nodes/n2")?["spec"].to_string().contains("unconfigured"))
+    })?;
     ensure!(machines[1].read_file("/etc/from-cluster")? == b"cluster");
     ensure!(!machines[2].exists("/etc/from-cluster")?, "the other one is only observed");
     let settings = format!("/api/v1/namespaces/{NAMESPACE}/configmaps/machinist-settings");
