@@ -60,11 +60,14 @@ fn a_daemon_that_cannot_run_comes_back_by_itself() {
     assert!(!is_active(&machine).unwrap());
     machine.sh("systemctl start machinist-daemon").unwrap();
 
-    let stop = "systemctl daemon-reload; systemctl stop machinist-daemon";
+    // Stopped first: if the watchdog runs right after the fault, it restores a running daemon, and a stop after that is
+    // one of an administrator.
+    let stop = "systemctl stop machinist-daemon";
+    let reload = "systemctl daemon-reload";
     for (fault, command) in [
-        ("a mask", format!("ln -sf /dev/null {UNIT}; {stop}")),
-        ("an empty unit", format!("rm {UNIT}; touch {UNIT}; {stop}")),
-        ("the removal of the unit", format!("rm {UNIT}; {stop}")),
+        ("a mask", format!("{stop}; ln -sf /dev/null {UNIT}; {reload}")),
+        ("an empty unit", format!("{stop}; rm {UNIT}; touch {UNIT}; {reload}")),
+        ("the removal of the unit", format!("{stop}; rm {UNIT}; {reload}")),
         ("the removal of the binary", format!("rm {BINARY}; systemctl restart machinist-daemon")),
         (
             "another binary",
