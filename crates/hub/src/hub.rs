@@ -74,8 +74,17 @@ pub struct ViewerRedaction {
 /// OpenAPI documents. They are large, so each is built on its first request and kept.
 #[derive(Debug, Default)]
 pub(crate) struct OpenApiCache {
-    pub(crate) v2: OnceLock<Bytes>,
+    pub(crate) v2: OnceLock<OpenApiV2>,
     pub(crate) v3_index: OnceLock<Value>,
+}
+
+/// The OpenAPI 2 document in its encodings.
+#[derive(Debug)]
+pub(crate) struct OpenApiV2 {
+    pub(crate) json: Bytes,
+    pub(crate) protobuf: Bytes,
+    /// Changes with the document; the same for both encodings, as in kube-apiserver.
+    pub(crate) etag: String,
 }
 
 impl Hub {

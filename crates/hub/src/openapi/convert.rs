@@ -30,8 +30,18 @@ pub(super) fn collect_references<'a>(schema: &'a Value, into: &mut Vec<&'a str>)
     }
 }
 
-/// Converts to OpenAPI 2: other references, and without the keywords that it lacks.
+/// Converts to OpenAPI 2: other references, and without what it lacks. Clients reject values that do not fit a type, so
+/// kube-apiserver also drops the types that say too little.
 pub(super) fn to_v2(schemas: &mut Value) {
+    // Before the properties lose the mark.
+    for_each_object(schemas, &mut |fields| {
+        let Some(properties) = fields.get("properties").cloned() else { return };
+        if let Some(Value::Array(required)) = fields.get_mut("required") {
+            required.retain(|name| {
+                name.as_str().is_none_or(|name| properties[name]["nullable"] != true)
+            });
+        }
+    });
     for_each_object(schemas, &mut |fields| {
         if let Some(Value::Array(parts)) = fields.get("allOf")
             && let Some(reference) = parts.first().and_then(|part| part.get("$ref")).cloned()
@@ -47,10 +57,36 @@ pub(super) fn to_v2(schemas: &mut Value) {
                 fields.remove(keyword);
             }
         }
-        if fields.get("nullable").is_some_and(Value::is_boolean) {
+        let is_nullable = fields.get("nullable").filter(|mark| mark.is_boolean()).cloned();
+        if is_nullable.is_some() {
             fields.remove("nullable");
         }
+        if is_nullable == Some(Value::Bool(true)) {
+            fields.retain(|keyword, _| !matches!(&**keyword, "type" | "items" | "properties"));
+        }
+        // An empty list of required fields is invalid.
+        if fields.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            fields.remove("required");
+        }
+        if fields.get("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true)) {
+            fields.retain(|keyword, _| !matches!(&**keyword, "items" | "properties"));
+        }
     });
+    remove_not(schemas);
+}
+
+/// Removes the keyword `not`, which is a schema as a property of that name is: only the place tells them apart.
+fn remove_not(schemas: &mut Value) {
+    fn from_schema(schema: &mut Value) {
+        let Some(fields) = schema.as_object_mut() else { return };
+        fields.remove("not");
+        for keyword in ["items", "additionalProperties"] {
+            fields.get_mut(keyword).into_iter().for_each(from_schema);
+        }
+        let properties = fields.get_mut("properties").and_then(Value::as_object_mut);
+        properties.into_iter().flat_map(Map::values_mut).for_each(from_schema);
+    }
+    schemas.as_object_mut().into_iter().flat_map(Map::values_mut).for_each(from_schema);
 }
 
 /// Calls a function on every object in a schema, innermost first.

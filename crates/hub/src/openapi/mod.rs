@@ -2,14 +2,15 @@
 //!
 //! kubectl reads OpenAPI 3: the index, then one document per group and version. It takes the
 //! schemas for `explain` from there, and from the parameters of `patch` whether the server supports
-//! field validation and dry runs. It requests OpenAPI 2 only if OpenAPI 3 is missing, and then as
-//! protobuf, which the hub does not offer: kubectl gets a 406 and continues without.
+//! field validation and dry runs. Older versions of kubectl, Argo CD and client-go's `OpenAPISchema()`
+//! read OpenAPI 2, as [`protobuf`].
 //!
 //! Pure. The documents are large and change only with the registry, so `hub::OpenApiCache` keeps
 //! them.
 
 mod convert;
 mod paths;
+pub mod protobuf;
 mod schemas;
 
 use serde_json::{Map, Value, json};
@@ -54,7 +55,7 @@ pub fn v3_document(registry: &KindRegistry, group_version: &str) -> Option<Value
     }))
 }
 
-/// `/openapi/v2`: one document for everything, as JSON.
+/// `/openapi/v2`: one document for everything.
 #[must_use]
 pub fn v2_document(registry: &KindRegistry) -> Value {
     let mut paths = Map::new();

@@ -14,7 +14,14 @@ pub(super) fn v3(kind: &ResourceKind) -> Map<String, Value> {
 
 /// The operations of a kind in OpenAPI 2, by path.
 pub(super) fn v2(kind: &ResourceKind) -> Map<String, Value> {
-    paths(kind, OpenApiVersion::V2)
+    let mut paths = paths(kind, OpenApiVersion::V2);
+    for (path, item) in &mut paths {
+        let parameters = path_parameters(path);
+        if !parameters.is_empty() {
+            item["parameters"] = parameters.into();
+        }
+    }
+    paths
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -58,6 +65,13 @@ fn path_item(
     operations.into()
 }
 
+/// The names that stand in a path, which OpenAPI 2 requires to be declared.
+fn path_parameters(path: &str) -> Vec<Value> {
+    let names = path.split('/').filter_map(|word| word.strip_prefix('{')?.strip_suffix('}'));
+    let parameter = |name| json!({"name": name, "in": "path", "required": true, "type": "string"});
+    names.map(parameter).collect()
+}
+
 fn operation(kind: &ResourceKind, verb: &str, dialect: OpenApiVersion) -> Value {
     let parameters: &[&str] = match verb {
         "list" | "deletecollection" => {
@@ -89,10 +103,30 @@ fn operation(kind: &ResourceKind, verb: &str, dialect: OpenApiVersion) -> Value 
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": group_version_kind(kind, &kind.kind),
     });
-    if let Some(body) = body(kind, verb).filter(|_| dialect == OpenApiVersion::V3) {
-        operation["requestBody"] = body;
+    match (dialect, body(kind, verb)) {
+        (OpenApiVersion::V3, Some(body)) => operation["requestBody"] = body,
+        (OpenApiVersion::V2, Some(body)) => add_v2_body(&mut operation, &body),
+        (_, None) => {}
     }
     operation
+}
+
+/// The body as a parameter, and the media types of both directions.
+fn add_v2_body(operation: &mut Value, body: &Value) {
+    let content = body["content"].as_object();
+    let types: Vec<&String> = content.into_iter().flat_map(Map::keys).collect();
+    let schema = content.and_then(|content| content.values().next());
+    let schema = schema.map(|media| v2_reference(&media["schema"])).unwrap_or_default();
+    operation["consumes"] = json!(types);
+    if let Some(parameters) = operation["parameters"].as_array_mut() {
+        let body = json!({"name": "body", "in": "body", "required": true, "schema": schema});
+        parameters.push(body);
+    }
+}
+
+fn v2_reference(schema: &Value) -> Value {
+    let text = schema["$ref"].as_str().unwrap_or_default();
+    json!({"$ref": text.replace("#/components/schemas/", "#/definitions/")})
 }
 
 fn parameter(name: &str, dialect: OpenApiVersion) -> Value {
@@ -112,11 +146,7 @@ fn response(schema: &Value, dialect: OpenApiVersion) -> Value {
         OpenApiVersion::V3 => {
             json!({"description": "OK", "content": {"application/json": {"schema": schema}}})
         }
-        OpenApiVersion::V2 => {
-            let text = schema["$ref"].as_str().unwrap_or_default();
-            let text = text.replace("#/components/schemas/", "#/definitions/");
-            json!({"description": "OK", "schema": {"$ref": text}})
-        }
+        OpenApiVersion::V2 => json!({"description": "OK", "schema": v2_reference(schema)}),
     }
 }
 

@@ -56,6 +56,22 @@ pub(super) fn negotiate(header: Option<&str>) -> Result<AcceptedFormat, ApiError
         .ok_or_else(|| ApiError::not_acceptable(SUPPORTED_TYPES))
 }
 
+/// Chooses one of the offered media types, as for a document that is not an object. The first is the default.
+///
+/// # Errors
+/// 406: nothing that the client accepts is offered.
+pub(super) fn choose<'a>(header: Option<&str>, offered: &[&'a str]) -> Result<&'a str, ApiError> {
+    let header = header.filter(|text| !text.trim().is_empty()).unwrap_or("*/*");
+    let mut ranges: Vec<MediaRange<'_>> = header.split(',').map(MediaRange::parse).collect();
+    ranges.sort_by_key(|range| std::cmp::Reverse(range.quality));
+    let accepted = ranges.iter().filter(|range| range.quality > 0);
+    accepted
+        .flat_map(|range| offered.iter().filter(|offer| range.covers(offer)))
+        .next()
+        .copied()
+        .ok_or_else(|| ApiError::not_acceptable(offered))
+}
+
 struct MediaRange<'a> {
     media_type: &'a str,
     kind: &'a str,
@@ -81,6 +97,14 @@ impl<'a> MediaRange<'a> {
             }
         }
         range
+    }
+
+    /// Whether a media type is in the range.
+    fn covers(&self, media_type: &str) -> bool {
+        let is_type = |prefix: &str| media_type.split('/').next() == Some(prefix);
+        self.media_type == "*/*"
+            || self.media_type == media_type
+            || self.media_type.strip_suffix("/*").is_some_and(is_type)
     }
 
     fn accept(&self) -> Option<AcceptedFormat> {
@@ -121,6 +145,26 @@ fn quality(text: &str) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn documents_in_the_accepted_type() {
+        let offered = ["application/json", "application/x+protobuf"];
+        for (header, expected) in [
+            (None, Some("application/json")),
+            (Some("*/*"), Some("application/json")),
+            (Some("application/*"), Some("application/json")),
+            (Some("application/x+protobuf"), Some("application/x+protobuf")),
+            (
+                Some("application/json;q=0.1, application/x+protobuf"),
+                Some("application/x+protobuf"),
+            ),
+            (Some("text/html, application/x+protobuf;q=0.1"), Some("application/x+protobuf")),
+            (Some("text/html"), None),
+            (Some("application/json;q=0"), None),
+        ] {
+            assert_eq!(choose(header, &offered).ok(), expected, "{header:?}");
+        }
+    }
 
     #[test]
     fn accept_headers() {

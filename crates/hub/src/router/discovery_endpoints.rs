@@ -4,16 +4,16 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::Bytes;
-use http::{Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha512};
 
 use super::content_negotiation::{self, AcceptedFormat, ResponseForm};
 use super::{BufferedRequest, response};
-use crate::hub::Hub;
+use crate::hub::{Hub, OpenApiV2};
 use crate::request::{self, RequestTarget, ResourcePath};
 use crate::status::ApiError;
-use crate::{discovery, openapi};
+use crate::{discovery, hex, openapi};
 
 /// The Kubernetes version whose API the hub implements.
 const KUBERNETES_VERSION: (&str, &str, &str) = ("1", "34", "v1.34.1");
@@ -43,7 +43,7 @@ pub(super) fn handle(
         RequestTarget::ResourceList { group, version } => {
             discovery::resource_list(registry, group, version)
         }
-        RequestTarget::OpenApiV2 => return openapi_v2(hub, accept),
+        RequestTarget::OpenApiV2 => return openapi_v2(hub, request),
         RequestTarget::OpenApiV3Index => {
             let index = &hub.inner.openapi.v3_index;
             Some(index.get_or_init(|| openapi::v3_index(registry)).clone())
@@ -61,20 +61,49 @@ fn aggregated_response(document: &Value) -> Response {
     response::build_response(StatusCode::OK, TYPE, Body::from(document.to_string()))
 }
 
-/// The document is JSON only. A client that accepts only protobuf gets a 406.
-fn openapi_v2(hub: &Hub, accept: Option<&str>) -> Result<Response, ApiError> {
-    let only_protobuf = accept.is_some_and(|text| {
-        text.contains("protobuf") && !text.contains("json") && !text.contains('*')
+/// The media types of the OpenAPI 2 document, best first, and whether they are protobuf.
+const OPENAPI_V2_TYPES: [(&str, bool); 3] = [
+    ("application/json", false),
+    ("application/com.github.proto-openapi.spec.v2@v1.0+protobuf", true),
+    (OPENAPI_V2_PROTOBUF, true),
+];
+/// The media type of responses; requests also use the older name with `@`.
+const OPENAPI_V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+
+/// `/openapi/v2`, as JSON or protobuf.
+fn openapi_v2(hub: &Hub, request: &BufferedRequest) -> Result<Response, ApiError> {
+    let names = OPENAPI_V2_TYPES.map(|(name, _)| name);
+    let chosen = content_negotiation::choose(request.header(header::ACCEPT), &names)?;
+    let is_protobuf = OPENAPI_V2_TYPES.iter().any(|(name, is)| *is && *name == chosen);
+    let document = hub.inner.openapi.v2.get_or_init(|| {
+        let document = openapi::v2_document(&hub.inner.registry);
+        let json = document.to_string();
+        let etag = hex::encode(&Sha512::digest(&json)).to_uppercase();
+        let protobuf = openapi::protobuf::encode(&document).into();
+        OpenApiV2 { json: json.into(), protobuf, etag }
     });
-    if only_protobuf {
-        return Err(ApiError::not_acceptable(&["application/json"]));
+    let (content_type, body) = if is_protobuf {
+        (OPENAPI_V2_PROTOBUF, &document.protobuf)
+    } else {
+        ("application/json", &document.json)
+    };
+    let etag = format!("\"{}\"", document.etag);
+    let known = request.header(header::IF_NONE_MATCH).unwrap_or_default();
+    let is_known = known
+        .split(',')
+        .map(str::trim)
+        .any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag);
+    let mut response = if is_known {
+        response::build_response(StatusCode::NOT_MODIFIED, content_type, Body::empty())
+    } else {
+        response::build_response(StatusCode::OK, content_type, Body::from(body.clone()))
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        headers.insert(header::ETAG, etag);
     }
-    let document = hub
-        .inner
-        .openapi
-        .v2
-        .get_or_init(|| Bytes::from(openapi::v2_document(&hub.inner.registry).to_string()));
-    Ok(response::build_response(StatusCode::OK, "application/json", Body::from(document.clone())))
+    Ok(response)
 }
 
 fn version(hub: &Hub) -> Value {
