@@ -1,6 +1,7 @@
 //! Handles delete requests, of one object and of collections.
 
 use axum::response::Response;
+use futures::{StreamExt as _, TryStreamExt as _};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -17,6 +18,8 @@ use crate::schema::FieldError;
 use crate::status::ApiError;
 use crate::store::{Precondition, StoreEntry, StoreOp};
 
+/// How many objects of a collection are deleted at a time: their writes share syncs, and others get between them.
+const CONCURRENT_DELETES: usize = 256;
 /// How often a delete is retried after conflicting writes.
 const MAX_ATTEMPTS: usize = 10;
 
@@ -193,6 +196,11 @@ fn success_status(call: &ResourceRequest<'_>, object: &Value) -> Value {
     })
 }
 
+/// The name of the object with a key.
+fn name_in(key: &str) -> &str {
+    key.rsplit('/').next().unwrap_or_default()
+}
+
 /// `DELETE` of a collection.
 pub(super) async fn delete_collection(
     call: &ResourceRequest<'_>,
@@ -202,28 +210,32 @@ pub(super) async fn delete_collection(
     let options = parse_options(call, content_type, body)?;
     let selection = call.selection()?;
     let (entries, meta) = read::list_page(&call.hub.inner.store, &selection, &call.options)?;
-    let mut objects = Vec::with_capacity(entries.len());
-    for entry in &entries {
-        let object = call.renderer().value(entry)?;
-        let name = object::metadata_str(&object, "name");
-        if deletion::is_protected(call.kind, name) {
-            continue;
-        }
-        match delete_object(call, &entry.key, name, &options).await {
-            Ok(DeleteResult::Marked(object) | DeleteResult::Removed(object)) => {
-                objects.push(object);
+    let keys = entries.into_iter().map(|entry| entry.key);
+    let keys = keys.filter(|key| !deletion::is_protected(call.kind, name_in(key)));
+    // One at a time, each would wait for a sync of its own. In order, so that watchers see it so.
+    let objects: Vec<Value> = futures::stream::iter(keys)
+        .map(|key| {
+            let options = &options;
+            async move {
+                match delete_object(call, &key, name_in(&key), options).await {
+                    Ok(DeleteResult::Marked(object) | DeleteResult::Removed(object)) => {
+                        Ok(Some(object))
+                    }
+                    // Another client deleted it first; the result is the same.
+                    Err(error) if error.code == 404 => Ok(None),
+                    Err(error) => Err(error),
+                }
             }
-            // Another client deleted it first; the result is the same.
-            Err(error) if error.code == 404 => {}
-            Err(error) => return Err(error),
-        }
-    }
+        })
+        .buffered(CONCURRENT_DELETES)
+        .try_filter_map(|object| std::future::ready(Ok(object)))
+        .try_collect()
+        .await?;
     // Nobody knows whether a selector would match these.
     if selection.is_everything() && meta.continue_.is_none() {
         let store = &call.hub.inner.store;
         for key in call.hub.inner.unreadable.keys(store, &selection.prefix) {
-            let name = key.rsplit('/').next().unwrap_or_default();
-            delete_object(call, &key, name, &options).await?;
+            delete_object(call, &key, name_in(&key), &options).await?;
         }
     }
     let meta = ListMeta { revision: meta.revision, ..ListMeta::default() };
