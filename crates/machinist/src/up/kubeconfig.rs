@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use machinist_hub::auth::sec1::to_sec1;
 use serde_json::{Value, json};
 
 use super::pki::{self, Pki};
@@ -57,7 +58,8 @@ fn kubeconfig(address: SocketAddr, pki: &Pki) -> Value {
             "name": "admin",
             "user": {
                 "client-certificate-data": encode(&pki.admin.certificate),
-                "client-key-data": encode(&pki.admin.key),
+                // fabric8 reads EC keys in this form only.
+                "client-key-data": encode(&to_sec1(&pki.admin.key)),
             },
         }],
         "contexts": [{
