@@ -58,6 +58,7 @@ mod startup;
 mod strategy;
 mod sweep;
 mod unreadable_entries;
+mod websocket;
 mod write_order;
 
 pub use data_check::{DataCheck, check_backup, check_data};

@@ -37,6 +37,7 @@ mod server_impersonation;
 mod server_limits;
 mod server_objects;
 mod server_watch;
+mod server_websocket;
 mod store_backup;
 mod store_crash;
 mod store_disk;

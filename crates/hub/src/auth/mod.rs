@@ -7,6 +7,7 @@
 //! | [`certificates`] | the hub's CA, and the user that a client certificate names |
 //! | [`machine`] | the roles that a machine was given, and which of its certificates count |
 //! | [`node_graph`] | which objects concern a machine |
+//! | [`sec1`] | keys in the form that all clients read |
 //! | [`csr`] | which certificate signing requests are approved and signed |
 
 pub mod authorizer;
@@ -14,6 +15,7 @@ pub mod certificates;
 pub mod csr;
 pub mod machine;
 pub mod node_graph;
+pub mod sec1;
 pub mod tokens;
 
 /// Members may do everything.

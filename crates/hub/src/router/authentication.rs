@@ -12,6 +12,7 @@ use crate::auth::tokens::{self, LAST_USE_INTERVAL_SECONDS, TOKEN_KEY_PREFIX, Tok
 use crate::hub::Hub;
 use crate::machines::StoredMachine;
 use crate::store::{CommitError, Precondition, Store, StoreOp};
+use crate::websocket;
 
 /// The most last uses that are remembered. Far more than there are tokens.
 const MAX_REMEMBERED_USES: usize = 100_000;
@@ -90,6 +91,9 @@ pub(super) fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<Authentica
         Some(PeerCertificate::Untrusted) | None => {}
     }
     let Some(value) = parts.headers.get(header::AUTHORIZATION) else {
+        if let Some(token) = websocket::bearer_token(&parts.headers) {
+            return authenticate_token(hub, &token?, now).map(Some).ok_or(());
+        }
         return if peer.is_some() { Err(()) } else { Ok(None) };
     };
     let text = value.to_str().map_err(|_| ())?;

@@ -27,6 +27,7 @@ mod resource_request;
 mod response;
 mod selection;
 mod token_endpoints;
+mod upgrade;
 mod visibility;
 mod watch;
 mod watch_encoder;
@@ -52,6 +53,8 @@ use crate::request_shares::RequestShare;
 use crate::status::ApiError;
 use authentication::{AuthenticatedUser, authenticate};
 use resource_request::ResourceRequest;
+pub use upgrade::UpgradeTasks;
+
 /// How much of an error is logged.
 const MAX_LOGGED_CHARS: usize = 1000;
 

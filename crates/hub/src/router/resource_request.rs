@@ -205,7 +205,7 @@ impl<'a> ResourceRequest<'a> {
         match self.verb {
             RequestVerb::Get => read::get(self, &name).await,
             RequestVerb::List => read::list(self).await,
-            RequestVerb::Watch => watch::watch(self),
+            RequestVerb::Watch => watch::watch(self, request),
             RequestVerb::Create => {
                 field_managers::check_options(self, None)?;
                 create::create(self, content_type, &request.body).await

@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{BufMut as _, Bytes, BytesMut};
+use futures::StreamExt as _;
 use http::StatusCode;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
@@ -19,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use super::authentication::Credential;
 use super::read::{invalid_option, parse_revision, too_old_error};
 use super::resource_request::ResourceRequest;
-use super::response;
 use super::watch_encoder::WatchEncoder;
+use super::{BufferedRequest, response, upgrade};
 use crate::metrics::OpenWatch;
 use crate::request::{QueryOptions, VersionMatch};
 use crate::request_shares::{WatchMemory, WatchResponse};
@@ -73,7 +74,14 @@ fn watch_start(options: &QueryOptions) -> Result<WatchStart, ApiError> {
 }
 
 /// `GET ...?watch=true`
-pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
+pub(super) fn watch(
+    call: &ResourceRequest<'_>,
+    request: &BufferedRequest,
+) -> Result<Response, ApiError> {
+    let upgrade = match upgrade::requested(request) {
+        Ok(upgrade) => upgrade,
+        Err(refusal) => return Ok(*refusal),
+    };
     let open = call.share.as_ref().map(|share| share.open_watch()).transpose()?;
     let selection = call.selection()?;
     let start = watch_start(&call.options)?;
@@ -134,12 +142,16 @@ pub(super) fn watch(call: &ResourceRequest<'_>) -> Result<Response, ApiError> {
         _open: call.hub.inner.metrics.watch_opened(),
         _share: open,
     };
-    let body = futures::stream::unfold(stream, |mut stream| async move {
+    let pieces = futures::stream::unfold(stream, |mut stream| async move {
         let piece = stream.next().await?;
-        Some((Ok::<Bytes, Infallible>(piece), stream))
+        Some((piece, stream))
     });
-    let body = Body::from_stream(body);
-    let mut response = response::build_response(StatusCode::OK, "application/json", body);
+    let mut response = if let Some(upgrade) = upgrade {
+        upgrade.accept(pieces)
+    } else {
+        let body = Body::from_stream(pieces.map(Ok::<Bytes, Infallible>));
+        response::build_response(StatusCode::OK, "application/json", body)
+    };
     response.extensions_mut().insert(WatchResponse);
     Ok(response)
 }

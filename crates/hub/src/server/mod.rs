@@ -32,7 +32,7 @@ use tower::ServiceExt as _;
 pub use limits::ConnectionLimits;
 pub use tls::{HubServingCertificate, ServerError};
 
-use crate::router::{Authenticated, PeerAddress, PeerCertificate};
+use crate::router::{Authenticated, PeerAddress, PeerCertificate, UpgradeTasks};
 use open_connections::{OpenConnection, OpenConnections};
 use tls::ClientVerifier;
 use unread_responses::UnreadResponses;
@@ -127,10 +127,13 @@ impl HubServer {
         let (authenticating, request_seen) =
             (Arc::clone(&registration), Arc::clone(&has_requested));
         let unread = UnreadResponses::default();
+        let upgraded = UpgradeTasks::default();
+        let tasks = upgraded.clone();
         let service = router
             .map_request(move |mut request: http::Request<hyper::body::Incoming>| {
                 request_seen.store(true, Ordering::Relaxed);
                 request.extensions_mut().insert(PeerAddress(address.ip().to_canonical()));
+                request.extensions_mut().insert(tasks.clone());
                 if let Some(peer) = &peer {
                     request.extensions_mut().insert(peer.clone());
                 }
@@ -143,19 +146,26 @@ impl HubServer {
                 unread.count(response, || authenticating.evict())
             });
         let builder = self.limits.connection_builder(http2);
-        let connection =
-            builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-        tokio::select! {
-            result = watcher.watch(connection.into_owned()) => {
-                if let Err(error) = result {
-                    tracing::debug!(%address, %error, "connection result");
-                }
+        let connection = builder.serve_connection_with_upgrades(
+            TokioIo::new(stream),
+            TowerToHyperService::new(service),
+        );
+        let connection = watcher.watch(connection.into_owned());
+        let until_closed = async {
+            if let Err(error) = connection.await {
+                tracing::debug!(%address, %error, "connection result");
             }
+            // A WebSocket is still this connection, with its slot and its group.
+            upgraded.finish().await;
+        };
+        tokio::select! {
+            () = until_closed => {}
             () = registration.evicted() => tracing::debug!(%address, "connection evicted"),
             () = wait_until_idle(self.limits.first_request_timeout, &has_requested) => {
                 tracing::debug!(%address, "no request before the timeout");
             }
         }
+        upgraded.abort();
     }
 }
 

@@ -81,6 +81,7 @@ pub(crate) const HUB: Table = &[
     ("schema", "name_validation object_limits"),
     ("request", "schema"),
     ("status", "kind_registry schema"),
+    ("websocket", "status"),
     ("table", "json_path kind_registry schema"),
     ("openapi", "discovery hex kind_registry"),
     ("object", "event_conversion kind_registry name_validation object_limits schema"),
@@ -106,7 +107,7 @@ pub(crate) const HUB: Table = &[
     ("node_liveness", "hub machines object store"),
     ("signer", "auth hub machines object store"),
     ("garbage_collector", "deletion hub kind_registry object request store"),
-    ("router", "admission audit auth body deletion discovery event_conversion field_management hex hub kind_registry machines metrics name_validation object object_limits openapi patch random request request_shares schema selector status store strategy table unreadable_entries"),
+    ("router", "admission audit auth body deletion discovery event_conversion field_management hex hub kind_registry machines metrics name_validation object object_limits openapi patch random request request_shares schema selector status store strategy table unreadable_entries websocket"),
     // What starts a hub, and the port it is served on.
     ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas request_shares signer store unreadable_entries write_order"),
     ("server", "auth held_body router"),

@@ -1,6 +1,7 @@
 //! One suite, two API servers: the same requests to a real kube-apiserver and to the hub. Where they differ, the hub is
 //! wrong.
 mod details;
+mod go_client;
 mod kubectl;
 mod objects;
 mod patches;
@@ -15,13 +16,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 type ConformanceCheck = (&'static str, fn(&ApiServer));
 
 fn checks() -> Vec<ConformanceCheck> {
-    let groups: [&[ConformanceCheck]; 6] = [
+    let groups: [&[ConformanceCheck]; 7] = [
         objects::CHECKS,
         patches::CHECKS,
         reads::CHECKS,
         rejections::CHECKS,
         kubectl::CHECKS,
         details::CHECKS,
+        go_client::CHECKS,
     ];
     groups.concat()
 }
