@@ -69,7 +69,7 @@ is_up() { [[ $(inside "$1" systemctl is-system-running 2>/dev/null) =~ ^(running
 
 machines_join() {
   until_holds "$1 boots" is_up "$1"
-  inside "$1" machinist join --server "$server" --ca-file /opt/ca.crt --token "$token" --pool worker
+  inside "$1" machinist join --apiserver-url "$server" --ca-file /opt/ca.crt --token "$token" --pool worker
 }
 
 machines_stop() {
@@ -91,7 +91,7 @@ directories_start() { mkdir -p "$work/$1/root/etc/skel"; }
 
 directories_join() {
   local root=$work/$1/root
-  "$machinist" join --server "$server" --ca-file "$data/pki/ca.crt" --token "$token" --pool worker --root "$root" --node-name "$1"
+  "$machinist" join --apiserver-url "$server" --ca-file "$data/pki/ca.crt" --token "$token" --pool worker --root "$root" --node-name "$1"
   "$machinist" daemon start --root "$root" --kubeconfig "$root/var/lib/machinist/kubeconfig" --node-name "$1" --register >"$work/$1.log" 2>&1 &
   processes+=($!)
 }

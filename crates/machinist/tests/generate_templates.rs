@@ -47,7 +47,7 @@ fn the_example_generates_a_worker_and_its_kubelet() {
     );
     let directory = TempDir::new().unwrap();
     let out = directory.path().to_str().unwrap();
-    run(&["generate", "--pool", "worker", "-f", EXAMPLE, "-o", out], 0);
+    run(&["generate", "--pool", "worker", "-f", EXAMPLE, "--out", out], 0);
     let file = |path: &str| fs::read_to_string(directory.path().join(path)).unwrap();
     let made = "99-worker-generated-kubelet/files";
     let kubelet = file(&format!("{made}/etc/kubernetes/kubelet.conf"));

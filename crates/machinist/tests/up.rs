@@ -246,7 +246,7 @@ pub(crate) fn join_command(
     let kubeconfig = fs::read_to_string(data.join("kubeconfig")).unwrap();
     let server = kubeconfig.lines().find_map(|line| line.trim().strip_prefix("server: ")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
-    command.args(["join", "--server", server, "--node-name", name, "--pool", pool]);
+    command.args(["join", "--apiserver-url", server, "--node-name", name, "--pool", pool]);
     command.args(["--approval-timeout", "3s", "--ca-file"]).arg(data.join("pki/ca.crt"));
     command.arg("--root").arg(root).env("MACHINIST_TOKEN", token);
     command
@@ -292,8 +292,17 @@ fn mistakes_of_join_and_leave_cost_nothing() {
         (&no_tls, ca, "does not speak TLS"),
         ("https://no.such.host.invalid:6443", ca, "cannot join https://no.such.host.invalid:6443"),
     ] {
-        let to =
-            ["join", "--server", server, "--token", "a.b", "--ca-file", ca, "--node-name", "n"];
+        let to = [
+            "join",
+            "--apiserver-url",
+            server,
+            "--token",
+            "a.b",
+            "--ca-file",
+            ca,
+            "--node-name",
+            "n",
+        ];
         let root = ["--root", nowhere.to_str().unwrap()];
         let error = stderr(machinist(&[&to[..], &root].concat()));
         assert!(error.contains(part), "{server}: {error}");

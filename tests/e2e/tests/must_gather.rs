@@ -55,7 +55,7 @@ fn check_archive(api_server: &ApiServer, is_rendered: bool) {
     }
     let file = api_server.dir().join("gathered.tar.gz");
     let output =
-        api_server.machinist(&["must-gather", "-o", "json", "--file", file.to_str().unwrap()]);
+        api_server.machinist(&["must-gather", "-o", "json", "--out", file.to_str().unwrap()]);
     let output = output.unwrap();
     assert!(output.succeeded(), "{output:?}");
     let summary: Value = serde_json::from_str(&output.stdout).unwrap();
@@ -112,8 +112,13 @@ fn the_state_of_kube_apiserver_without_its_secrets() {
         .unwrap();
     let kubeconfig = cluster.kubeconfig_as("somebody", &["readers"]).unwrap();
     let file = api_server.dir().join("part.tar.gz");
-    let arguments =
-        ["must-gather", "-o", file.to_str().unwrap(), "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let arguments = [
+        "must-gather",
+        "--out",
+        file.to_str().unwrap(),
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+    ];
     let output = api_server.machinist(&arguments).unwrap();
     assert_eq!(output.code, 1, "{output:?}");
     assert!(
@@ -135,7 +140,7 @@ fn check_unreachable_api_server(lab: &Lab, api_server: &ApiServer) {
     let (file, gone) = (file.to_str().unwrap(), gone.to_str().unwrap());
     let root = lab.create_dir("root").unwrap();
     let root = root.to_str().unwrap();
-    let arguments = ["must-gather", "-o", file, "--kubeconfig", gone, "--root", root];
+    let arguments = ["must-gather", "--out", file, "--kubeconfig", gone, "--root", root];
     let output = api_server.machinist(&arguments).unwrap();
     assert_eq!(output.code, 1, "{output:?}");
     assert!(output.stderr.contains("returns no objects"), "{output:?}");

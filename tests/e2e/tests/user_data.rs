@@ -179,9 +179,9 @@ fn the_hub_points_machines_at_its_own_server() {
     let server = source(&config).trim_end_matches("/config/worker");
     let ca = api_server.kubeconfig().with_file_name("pki").join("ca.crt");
     let ca = ca.to_str().unwrap();
-    let common = ["pointer", "--pool", "worker", "--server", server, "--ca-file", ca];
+    let common = ["pointer", "--pool", "worker", "--server-url", server, "--server-ca-file", ca];
     let by_hand = |form: &[&str]| {
-        let arguments = [&common[..], &["--token-file", token], form].concat();
+        let arguments = [&common[..], &["--server-token-file", token], form].concat();
         let output = api_server.machinist(&arguments).unwrap();
         assert!(output.succeeded(), "{output:?}");
         output.stdout

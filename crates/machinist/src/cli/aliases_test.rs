@@ -1,11 +1,13 @@
 //! Every retired command and flag name still parses, and no help text shows it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use clap::{CommandFactory as _, Parser as _};
 
 use super::Cli;
 
 /// A command line with a retired name, and that name.
-const RETIRED: [(&str, &str); 31] = [
+const RETIRED: [(&str, &str); 35] = [
     ("move --from a --to b", "move"),
     ("controller --metrics-listen-address 127.0.0.1:1", "--metrics-listen-address"),
     ("operator --metrics-listen-address 127.0.0.1:1", "--metrics-listen-address"),
@@ -36,6 +38,10 @@ const RETIRED: [(&str, &str); 31] = [
     ("token create --pool worker --from 10.0.0.0/8", "--from"),
     ("must-gather --file f", "--file"),
     ("pointer --pool worker --server https://a", "--server"),
+    ("pointer --pool worker --server-url https://a --ca-file f", "--ca-file"),
+    ("pointer --pool worker --server-url https://a --token-file f", "--token-file"),
+    ("join --server https://a --ca-file f --token t", "--server"),
+    ("enrol --name n", "--name"),
     ("bootstrap --manifests d --out o", "--manifests"),
 ];
 
@@ -64,6 +70,34 @@ fn retired_names_parse_and_are_not_shown() {
     }
     assert!(lists_option("  -f, --filename <PATH>", "--filename"));
     assert!(!root.render_long_help().to_string().contains("\n  move"));
+}
+
+/// Flags whose value has more than one name, because the values differ: a pattern of names, a kubeconfig, a directory.
+const SEVERAL_VALUES: [&str; 4] = ["delete", "node-name", "out", "to"];
+
+fn value_names(command: &clap::Command, into: &mut BTreeMap<String, BTreeSet<String>>) {
+    for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+        let (Some(flag), Some(names)) = (argument.get_long(), argument.get_value_names()) else {
+            continue;
+        };
+        let names = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        into.entry(flag.to_owned()).or_default().insert(names);
+    }
+    for below in command.get_subcommands() {
+        value_names(below, into);
+    }
+}
+
+#[test]
+fn a_flag_has_the_same_value_in_every_command() {
+    let mut root = Cli::command();
+    root.build();
+    let mut found = BTreeMap::new();
+    value_names(&root, &mut found);
+    assert_eq!(found["server-ca-file"], BTreeSet::from(["FILE".to_owned()]));
+    let several = found.iter().filter(|(_, names)| names.len() > 1);
+    let several: Vec<&str> = several.map(|(flag, _)| flag.as_str()).collect();
+    assert_eq!(several, SEVERAL_VALUES, "{found:#?}");
 }
 
 #[test]

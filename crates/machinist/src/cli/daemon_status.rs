@@ -130,7 +130,7 @@ pub(super) struct DaemonPlanArgs {
     filename: Option<PathBuf>,
 
     /// With -f: a file with the MachineConfiguration whose node disruption policy applies
-    #[arg(long, value_name = "PATH", requires = "filename")]
+    #[arg(long, value_name = "FILE", requires = "filename")]
     policy: Option<PathBuf>,
 
     /// The name of this machine's Node [default: $NODE_NAME, else the host name]

@@ -34,8 +34,8 @@ pub(super) struct EnrolArgs {
     root: PathBuf,
 
     /// The name to show to the administrator [default: the host name]
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
+    #[arg(long, alias = "name", value_name = "NAME")]
+    node_name: Option<String>,
 
     /// How long to wait for the approval, such as 10m [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -46,7 +46,7 @@ impl EnrolArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         telemetry::init_logging(LogFormat::Text);
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let name = self.name.as_deref().unwrap_or(&host);
+        let name = self.node_name.as_deref().unwrap_or(&host);
         let options = enrol::EnrolOptions { root: &self.root, name, timeout: self.timeout };
         let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         match runtime.block_on(enrol::run(&options, output::print_note))? {

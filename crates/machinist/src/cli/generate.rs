@@ -28,7 +28,7 @@ use super::{CommandOutcome, output};
 /// machinist.dev/generated-from names the sources of each result.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  machinist generate --pool worker -f examples/mirrors.yaml\n  machinist generate --pool worker -f examples/mirrors.yaml -o out/"
+    after_help = "Examples:\n  machinist generate --pool worker -f examples/mirrors.yaml\n  machinist generate --pool worker -f examples/mirrors.yaml --out out/"
 )]
 pub(super) struct Generate {
     /// The pool to generate for
@@ -51,9 +51,14 @@ pub(super) struct Generate {
     #[arg(long, value_name = "FILE")]
     pull_secret: Option<PathBuf>,
 
-    /// yaml, json, or a directory, which gets each MachineConfig as NAME.yaml and its files in NAME/files
-    #[arg(short, long, value_name = "yaml|json|DIR", default_value = "yaml")]
+    /// The output format: yaml or json
+    // Anything else is the output directory, which this flag named once.
+    #[arg(short, long, value_name = "OUTPUT", default_value = "yaml", conflicts_with = "out")]
     output: String,
+
+    /// Write each MachineConfig to this directory as NAME.yaml, and its files to NAME/files
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 impl Generate {
@@ -85,14 +90,15 @@ impl Generate {
             output::print_note(&format!("nothing is generated for pool {}", self.pool));
         }
         let selected: Vec<MachineConfig> = selected.into_iter().map(with_origin).collect();
-        match self.output.as_str() {
-            "yaml" => print_yaml(&selected)?,
-            "json" => {
+        match (&self.out, self.output.as_str()) {
+            (Some(directory), _) => write(directory, &selected)?,
+            (None, "yaml") => print_yaml(&selected)?,
+            (None, "json") => {
                 output::print_json(
                     &json!({"apiVersion": "v1", "kind": "List", "items": selected}),
                 )?;
             }
-            directory => write(Path::new(directory), &selected)?,
+            (None, directory) => write(Path::new(directory), &selected)?,
         }
         Ok(CommandOutcome::Done)
     }

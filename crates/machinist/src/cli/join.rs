@@ -32,22 +32,23 @@ use crate::telemetry::{self, LogFormat};
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("any_token").multiple(true),
-    after_help = "Example:\n  machinist join --server https://hub.example:6443 --ca-file ca.crt --token-file token --pool worker\n  machinist join --kubeconfig admin.kubeconfig --pool worker"
+    after_help = "Example:\n  machinist join --apiserver-url https://hub.example:6443 --ca-file ca.crt --token-file token --pool worker\n  machinist join --kubeconfig admin.kubeconfig --pool worker"
 )]
 pub(super) struct JoinArgs {
     /// The kubeconfig to join with: of an administrator, or of this machine
-    #[arg(long, value_name = "PATH", required_unless_present = "server")]
+    #[arg(long, value_name = "PATH", required_unless_present = "apiserver_url")]
     kubeconfig: Option<PathBuf>,
 
     /// The URL of the API server
     #[arg(
         long,
+        alias = "server",
         value_name = "URL",
         conflicts_with = "kubeconfig",
         requires = "any_token",
         requires = "ca_file"
     )]
-    server: Option<String>,
+    apiserver_url: Option<String>,
 
     /// A bootstrap token of machinist hub token --role bootstrap. Other users can see it: prefer --token-file
     #[arg(
@@ -60,11 +61,11 @@ pub(super) struct JoinArgs {
     token: Option<String>,
 
     /// A file with the bootstrap token, or - for standard input
-    #[arg(long, value_name = "PATH", group = "any_token")]
+    #[arg(long, value_name = "FILE", group = "any_token")]
     token_file: Option<PathBuf>,
 
     /// The CA certificate of the API server
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
 
     /// The pool of this machine; its Node gets the label of that role
@@ -194,7 +195,7 @@ impl JoinArgs {
             std::fs::read_to_string(path).with_context(|| format!("--ca-file {}", path.display()))
         };
         let authority = read(self.ca_file.as_deref().context("--ca-file is missing")?)?;
-        let server = self.server.as_deref().unwrap_or_default();
+        let server = self.apiserver_url.as_deref().unwrap_or_default();
         let server = &server_url(server)?;
         Ok(credentials::token_kubeconfig(server, &self.token()?, &authority))
     }
@@ -238,7 +239,7 @@ fn show_cost_and_ask(first: &FirstConfig) -> Result<bool> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// The URL of `--server`. A host with a port is enough: nothing else is served there.
+/// The URL of `--apiserver-url`. A host with a port is enough: nothing else is served there.
 fn server_url(text: &str) -> Result<String> {
     let url = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
     let parsed: Result<http::Uri, _> = url.parse();
@@ -247,7 +248,7 @@ fn server_url(text: &str) -> Result<String> {
     });
     anyhow::ensure!(
         is_usable,
-        "--server {text}: write https://HOST:PORT, such as https://hub.example:6443"
+        "--apiserver-url {text}: write https://HOST:PORT, such as https://hub.example:6443"
     );
     Ok(url)
 }

@@ -24,17 +24,18 @@ use crate::random::random_bytes;
 /// read, the command collects the rest, names what is missing, and exits with code 1.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  machinist must-gather\n  machinist must-gather -o gathered.tar.gz\n  machinist must-gather --out gathered.tar.gz -o json"
+    after_help = "Examples:\n  machinist must-gather\n  machinist must-gather --out gathered.tar.gz\n  machinist must-gather --out gathered.tar.gz -o json"
 )]
 pub(super) struct MustGather {
     #[command(flatten)]
     connection: ConnectionArgs,
 
-    /// Write the archive to FILE [default: machinist-must-gather-TIME.tar.gz], or print a summary as json
-    #[arg(short, long, value_name = "FILE|json")]
-    output: Option<String>,
+    /// The output format: text prints the path of the archive, json a summary
+    // Anything else is the archive, which this flag named once.
+    #[arg(short, long, value_name = "OUTPUT", default_value = "text")]
+    output: String,
 
-    /// Write the archive to this file; for use with -o json
+    /// Write the archive to this file [default: machinist-must-gather-TIME.tar.gz]
     #[arg(long, alias = "file", value_name = "FILE")]
     out: Option<PathBuf>,
 
@@ -48,8 +49,11 @@ impl MustGather {
         let time = Timestamp::now();
         let stamp = time.strftime("%Y%m%d-%H%M%S").to_string();
         let directory = format!("machinist-must-gather-{stamp}");
-        let is_json = self.output.as_deref() == Some("json");
-        let named = self.output.as_deref().filter(|_| !is_json).map(PathBuf::from);
+        let (is_json, named) = match self.output.as_str() {
+            "text" => (false, None),
+            "json" => (true, None),
+            file => (false, Some(PathBuf::from(file))),
+        };
         let file = self.out.clone().or(named);
         let file = file.unwrap_or_else(|| PathBuf::from(format!("{directory}.tar.gz")));
         // The key is not stored, so nobody can test guesses against the digests in the archive.

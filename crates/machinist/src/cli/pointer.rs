@@ -28,12 +28,12 @@ pub(super) struct PointerArgs {
     server_url: String,
 
     /// The CA certificates of the machine config server
-    #[arg(long, value_name = "FILE")]
-    ca_file: Option<PathBuf>,
+    #[arg(long, alias = "ca-file", value_name = "FILE")]
+    server_ca_file: Option<PathBuf>,
 
     /// A file with a provisioning token, as `machinist token create` prints it
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[arg(long, alias = "token-file", value_name = "FILE")]
+    server_token_file: Option<PathBuf>,
 
     /// With --as ignition: the version of the Ignition specification
     #[arg(long, value_name = "SPEC", value_enum, default_value = "3")]
@@ -71,8 +71,8 @@ impl PointerArgs {
         }
         let files = EndpointFiles {
             url: self.server_url.clone(),
-            ca: self.ca_file.clone(),
-            token: self.token_file.clone(),
+            ca: self.server_ca_file.clone(),
+            token: self.server_token_file.clone(),
         };
         let endpoint = files.read()?;
         let text = match self.form {

@@ -79,7 +79,7 @@ fn ignite(root: &Path, response: &Value, server: &ConfigServerProcess) {
 
 fn enrol(root: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
-    command.args(["enrol", "--name=m1", "--timeout=30s", "--root"]).arg(root).output().unwrap()
+    command.args(["enrol", "--node-name=m1", "--timeout=30s", "--root"]).arg(root).output().unwrap()
 }
 
 #[test]

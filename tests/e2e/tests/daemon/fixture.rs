@@ -81,7 +81,7 @@ impl HubFixture {
     pub(crate) fn join_command(&self, dir: &str) -> String {
         let server = format!("https://{}:6443", self.lab.address());
         let given = format!("--ca-file {dir}/ca.crt --token-file {dir}/token --pool worker");
-        format!("machinist join --server {server} {given}")
+        format!("machinist join --apiserver-url {server} {given}")
     }
 
     /// Runs `machinist` as the administrator. Any exit code is accepted.

@@ -149,11 +149,17 @@ impl FirstBootFixture {
         let server = format!("https://{}:{PORT}", self.lab.address());
         let authority = self.ca_file.to_str().unwrap();
         let file = self.lab.dir().join("token");
-        let mut args =
-            vec!["pointer", "--pool=worker", "--server", &server, "--ca-file", authority];
+        let mut args = vec![
+            "pointer",
+            "--pool=worker",
+            "--server-url",
+            &server,
+            "--server-ca-file",
+            authority,
+        ];
         if let Some(token) = token {
             fs::write(&file, token).unwrap();
-            args.extend(["--token-file", file.to_str().unwrap()]);
+            args.extend(["--server-token-file", file.to_str().unwrap()]);
         }
         let mut pointer: Value = serde_json::from_str(&self.machinist(&args)).unwrap();
         // Debian's Ignition is from 2022 and does not know this field.

@@ -31,7 +31,7 @@ fn new_root(disk: &LoopDisk, hub: &HubWithServer, url: &str) -> PathBuf {
 }
 
 fn enrol(root: &Path) -> Command {
-    let mut command = machinist(&["enrol", "--name=n1", "--timeout=60s", "--root"]);
+    let mut command = machinist(&["enrol", "--node-name=n1", "--timeout=60s", "--root"]);
     command.arg(root);
     command
 }

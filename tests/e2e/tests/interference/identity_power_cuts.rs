@@ -48,7 +48,8 @@ impl Site {
     }
 
     fn join(&self, root: &Path, name: &str) -> Command {
-        let mut join = machinist(&["join", "--pool", "worker", "--node-name", name, "--server"]);
+        let mut join =
+            machinist(&["join", "--pool", "worker", "--node-name", name, "--apiserver-url"]);
         join.arg(format!("https://{}:6443", self.hub.lab.address()));
         join.arg("--ca-file").arg(self.credentials.join("ca.crt"));
         join.arg("--token-file").arg(self.credentials.join("token")).arg("--root").arg(root);

@@ -163,7 +163,7 @@ fn daemon(machine: &Machine) {
 
 /// The machine's data goes into the archive, next to the API server's.
 fn gather(machine: &Machine) {
-    let gather = "cd /root && machinist must-gather -o g.tar.gz --kubeconfig";
+    let gather = "cd /root && machinist must-gather --out g.tar.gz --kubeconfig";
     machine.sh(&format!("{gather} {KUBECONFIG} 2>&1")).unwrap();
     let listed = machine.sh("cd /root && tar tzf g.tar.gz && rm g.tar.gz").unwrap();
     for path in [

@@ -126,7 +126,7 @@ fn a_cluster_keeps_enrolments_too() {
     fs::write(root.join("etc/machinist/enrol-ca.crt"), certificate).unwrap();
     let enrol = |time: &str| {
         let mut command = Command::new(binary::machinist_binary().unwrap());
-        command.args(["enrol", "--name=n1", "--timeout", time, "--root"]).arg(&root);
+        command.args(["enrol", "--node-name=n1", "--timeout", time, "--root"]).arg(&root);
         command.output().unwrap()
     };
     // The enrolment is first pending, then denied, then approved.

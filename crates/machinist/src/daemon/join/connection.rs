@@ -103,7 +103,7 @@ impl ConnectionFault {
 fn explain(server: &str, fault: &ConnectionFault) -> String {
     let why = match fault {
         ConnectionFault::OtherAuthority => {
-            "its certificate is signed by another CA than the given one: copy pki/ca.crt from the data directory of the hub again (--ca-file), or correct --server".to_owned()
+            "its certificate is signed by another CA than the given one: copy pki/ca.crt from the data directory of the hub again (--ca-file), or correct --apiserver-url".to_owned()
         }
         ConnectionFault::Time => {
             "its certificate is not valid at this machine's time: compare `date -u` on both machines, and set the clock".to_owned()
@@ -123,7 +123,7 @@ fn explain(server: &str, fault: &ConnectionFault) -> String {
         ConnectionFault::NoAnswer => {
             "there is no answer: check the address, and the firewalls between the machines".to_owned()
         }
-        ConnectionFault::Other(why) => format!("{why}: correct --server"),
+        ConnectionFault::Other(why) => format!("{why}: correct --apiserver-url"),
     };
     format!("cannot join {server}: {why}")
 }
@@ -149,7 +149,7 @@ mod tests {
             (io::Error::from(io::ErrorKind::ConnectionRefused), "nothing listens"),
             (io::Error::from(io::ErrorKind::TimedOut), "there is no answer"),
             (io::Error::other("failed to lookup address information: x"), "has no address"),
-            (io::Error::other("something else"), "something else: correct --server"),
+            (io::Error::other("something else"), "something else: correct --apiserver-url"),
         ] {
             let text = explain("https://h:1", &ConnectionFault::of(&error));
             assert!(text.starts_with("cannot join https://h:1: ") && text.contains(part), "{text}");
