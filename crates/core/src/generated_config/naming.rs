@@ -57,6 +57,14 @@ impl ConfigNaming {
         name.starts_with("99-") && name.contains(&format!("-generated-{}", self.infix))
     }
 
+    /// The role of the pool that a generated name is for.
+    #[must_use]
+    pub fn role_of<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let rest = name.strip_prefix("99-")?;
+        let (role, _) = rest.rsplit_once(&format!("-generated-{}", self.infix))?;
+        Some(role)
+    }
+
     /// Whether a finalizer is the name of a generated MachineConfig, in the present or legacy form.
     #[must_use]
     pub fn is_own_finalizer(&self, finalizer: &str) -> bool {
@@ -284,6 +292,21 @@ mod tests {
             Err(error) => error.message.clone(),
         };
         names.iter().map(text).collect()
+    }
+
+    #[test]
+    fn the_role_is_read_from_a_name() {
+        for (name, expected) in [
+            ("99-worker-generated-containerruntime", Some("worker")),
+            ("99-worker-generated-containerruntime-3", Some("worker")),
+            ("99-a-generated-b-generated-containerruntime", Some("a-generated-b")),
+            ("99-worker-generated-kubelet", None),
+            ("99-worker-1234-containerruntime", None),
+            ("50-worker-generated-containerruntime", None),
+        ] {
+            assert_eq!(FAMILY.role_of(name), expected, "{name}");
+            assert_eq!(FAMILY.is_name(name), expected.is_some(), "{name}");
+        }
     }
 
     #[test]

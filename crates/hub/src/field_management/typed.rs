@@ -94,31 +94,41 @@ pub(super) fn form_of<'a>(type_: &'a MergeType, value: &Value) -> Option<Form<'a
     form(type_, alternatives(type_, Some(value)))
 }
 
+/// Why an item of a list has no path element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ItemError {
+    /// An item of a map list has none of the key fields.
+    OmitsKeys,
+    /// It has the wrong type. The text is kube-apiserver's.
+    WrongType(&'static str),
+}
+
 /// The path element of an item of a set or map list.
 pub(super) fn item_element(
     schema: &MergeSchema,
     list: &ListType,
     item: &Value,
-) -> Result<PathElement, &'static str> {
+) -> Result<PathElement, ItemError> {
+    let wrong_type = |text| Err(ItemError::WrongType(text));
     match &list.ownership {
-        ListOwnership::Atomic => Err("invalid indexing of non-associative list"),
+        ListOwnership::Atomic => wrong_type("invalid indexing of non-associative list"),
         ListOwnership::Set => match item {
             Value::Object(_) => {
-                Err("associative list without keys has an element that's a map type")
+                wrong_type("associative list without keys has an element that's a map type")
             }
-            Value::Array(_) => Err("not supported: associative list with lists as elements"),
+            Value::Array(_) => wrong_type("not supported: associative list with lists as elements"),
             Value::Null => {
-                Err("associative list without keys has an element that's an explicit null")
+                wrong_type("associative list without keys has an element that's an explicit null")
             }
             value => Ok(PathElement::Value(value.clone())),
         },
         ListOwnership::Map(keys) => {
             let fields = match item {
                 Value::Null => {
-                    return Err("associative list with keys may not have a null element");
+                    return wrong_type("associative list with keys may not have a null element");
                 }
                 Value::Object(fields) => fields,
-                _ => return Err("associative list with keys may not have non-map elements"),
+                _ => return wrong_type("associative list with keys may not have non-map elements"),
             };
             let map = schema.get(list.items).map.as_ref();
             let value_of = |key: &String| {
@@ -128,7 +138,7 @@ pub(super) fn item_element(
             let mut found: Vec<(Box<str>, Value)> =
                 keys.iter().filter_map(|key| Some((key.as_str().into(), value_of(key)?))).collect();
             if found.is_empty() && !keys.is_empty() {
-                return Err("associative list with keys has an element that omits all key fields");
+                return Err(ItemError::OmitsKeys);
             }
             found.sort_by(|left, right| left.0.cmp(&right.0));
             Ok(PathElement::Key(found.into()))
@@ -137,18 +147,20 @@ pub(super) fn item_element(
 }
 
 /// The whole text of an error of [`item_element`].
-pub(super) fn item_error(list: &ListType, index: usize, error: &str) -> TypeMismatch {
-    let ListOwnership::Map(keys) = &list.ownership else {
-        return TypeMismatch::new(format!("element {index}: {error}"));
+pub(super) fn item_error(list: &ListType, index: usize, error: ItemError) -> TypeMismatch {
+    let keys: &[String] = match &list.ownership {
+        ListOwnership::Map(keys) => keys,
+        ListOwnership::Atomic | ListOwnership::Set => &[],
     };
-    if !error.ends_with("all key fields") {
-        return TypeMismatch::new(format!("element {index}: {error}"));
-    }
     let keys: Vec<String> = keys.iter().map(|key| crate::schema::quote(key)).collect();
-    TypeMismatch::new(format!(
-        "element {index}: {error} [{}] (and doesn't have default values for any key fields)",
-        keys.join(" ")
-    ))
+    let keys = keys.join(" ");
+    TypeMismatch::new(match error {
+        ItemError::WrongType(text) => format!("element {index}: {text}"),
+        ItemError::OmitsKeys => format!(
+            "element {index}: associative list with keys has an element that omits all key fields [{keys}] (and \
+             doesn't have default values for any key fields)"
+        ),
+    })
 }
 
 /// Whether a scalar fits its type. Nothing and null fit every type.

@@ -28,6 +28,8 @@ pub enum FieldReason {
     NotFound,
     /// The validation itself failed.
     Internal,
+    /// The rules of the schema were not checked, because of the other errors.
+    RulesSkipped,
 }
 
 impl FieldReason {
@@ -36,7 +38,7 @@ impl FieldReason {
     pub fn cause_type(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
-            Self::Invalid => "FieldValueInvalid",
+            Self::Invalid | Self::RulesSkipped => "FieldValueInvalid",
             Self::TypeInvalid => "FieldValueTypeInvalid",
             Self::NotSupported => "FieldValueNotSupported",
             Self::Duplicate => "FieldValueDuplicate",
@@ -51,7 +53,7 @@ impl FieldReason {
     fn heading(self) -> &'static str {
         match self {
             Self::Required => "Required value",
-            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::Invalid | Self::TypeInvalid | Self::RulesSkipped => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::Duplicate => "Duplicate value",
             Self::Forbidden => "Forbidden",
@@ -103,6 +105,14 @@ impl FieldError {
         detail: impl Into<String>,
     ) -> Self {
         Self::new(field, FieldReason::Invalid, Some(value.into()), detail)
+    }
+
+    /// The rules of the schema were not checked, because of the other errors.
+    #[must_use]
+    pub fn rules_skipped() -> Self {
+        let detail = "some validation rules were not checked because the object was invalid; correct the existing \
+                      errors to complete validation";
+        Self::new("<nil>", FieldReason::RulesSkipped, Some(Value::Null), detail)
     }
 
     /// The value is not allowed.

@@ -123,12 +123,7 @@ impl Schema {
             return errors;
         }
         if errors.iter().any(blocks_rules) {
-            errors.push(FieldError::invalid(
-                "<nil>",
-                Value::Null,
-                "some validation rules were not checked because the object was invalid; correct \
-                 the existing errors to complete validation",
-            ));
+            errors.push(FieldError::rules_skipped());
             return errors;
         }
         errors.extend(validation_rules::validate(&self.root, new, old));

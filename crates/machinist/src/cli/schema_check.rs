@@ -57,10 +57,7 @@ fn findings(schema: &Schema, object: &Value) -> Vec<LintFinding> {
 /// A finding without the value, which may be a secret in the wrong place.
 fn finding(error: &FieldError) -> Option<LintFinding> {
     let (message, remedy) = match error.reason {
-        // This only reports that the rules were skipped because of the other errors.
-        _ if error.field == "<nil>" && error.detail.starts_with("some validation rules") => {
-            return None;
-        }
+        FieldReason::RulesSkipped => return None,
         FieldReason::Required => ("is missing", "add it"),
         FieldReason::TypeInvalid => ("has the wrong type", "correct the type of the value"),
         FieldReason::NotSupported => ("is not one of the allowed values", "write one of them"),

@@ -140,10 +140,7 @@ fn roles(pass: &GeneratePass<'_>, object: &ContainerRuntimeConfig) -> BTreeSet<S
     let selector = object.spec.machine_config_pool_selector.as_ref();
     let member = NamedSource { metadata: &object.metadata, selector };
     let selected = CONTAINER_RUNTIME_NAMING.pools(&member, &pools).unwrap_or_default();
-    let role = |name: &String| {
-        let (role, _) = name.strip_prefix("99-")?.rsplit_once("-generated-")?;
-        Some(role.to_owned())
-    };
+    let role = |name: &String| CONTAINER_RUNTIME_NAMING.role_of(name).map(str::to_owned);
     let selected = selected.into_iter().map(ResourceExt::name_any);
     generated_names(object).filter_map(role).chain(selected).collect()
 }

@@ -221,16 +221,8 @@ async fn finalize(
 
 /// The pools that have MachineConfigs from an object.
 fn roles(config: &KubeletConfig) -> BTreeSet<String> {
-    let role = |name: &String| {
-        let (role, _) = name.strip_prefix("99-")?.rsplit_once("-generated-")?;
-        Some(role.to_owned())
-    };
-    config
-        .finalizers()
-        .iter()
-        .filter(|name| KUBELET_NAMING.is_name(name))
-        .filter_map(role)
-        .collect()
+    let finalizers = config.finalizers().iter();
+    finalizers.filter_map(|name| KUBELET_NAMING.role_of(name)).map(str::to_owned).collect()
 }
 
 /// Writes the status of the object, unless it is right.
