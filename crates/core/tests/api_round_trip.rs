@@ -151,7 +151,7 @@ fn round_trip(path: &Path, object: Value) -> Value {
         "Proxy" => through::<config::Proxy>,
         "APIServer" => through::<config::APIServer>,
         "Scheduler" => through::<config::Scheduler>,
-        "Node" => through::<config::Node>,
+        "Node" => through::<config::NodeConfig>,
         _ => panic!("{}: no type for {kind}", path.display()),
     };
     through(object).unwrap_or_else(|error| panic!("{}: {error}", path.display()))

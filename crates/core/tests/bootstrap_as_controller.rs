@@ -7,7 +7,8 @@ use crate::support;
 use std::collections::BTreeMap;
 
 use machinist_core::api::config::{
-    ClusterImagePolicy, FeatureGate, FeatureGates, Image, ImageDigestMirrorSet, ImagePolicy, Node,
+    ClusterImagePolicy, FeatureGate, FeatureGates, Image, ImageDigestMirrorSet, ImagePolicy,
+    NodeConfig,
 };
 use machinist_core::api::{
     ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool,
@@ -53,7 +54,7 @@ struct Cluster {
     runtimes: Vec<ContainerRuntimeConfig>,
     kubelets: Vec<KubeletConfig>,
     feature_gate: Option<FeatureGate>,
-    node: Option<Node>,
+    node: Option<NodeConfig>,
 }
 
 fn one_of(rng: &mut Rng, values: &[Value]) -> Value {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use machinist_core::api::config::{APIServer, Node};
+use machinist_core::api::config::{APIServer, NodeConfig};
 use machinist_core::api::{ControllerConfig, KubeletConfig, MachineConfigPool};
 use machinist_core::generated_config::GeneratedConfig;
 use machinist_core::kubelet::{KubeletSnapshot, KubeletSources, features, node_config, reconcile};
@@ -47,7 +47,7 @@ fn pools() -> Value {
 
 fn made(setting: &KubeletSetting, case: &Value) -> Result<Vec<GeneratedConfig>, String> {
     let api_server: Option<APIServer> = read(&case["apiServer"]);
-    let node: Option<Node> = read(&case["node"]);
+    let node: Option<NodeConfig> = read(&case["node"]);
     let named = |field: &str, is_on: bool| {
         let names: Option<Vec<String>> = read(&case[field]);
         names.unwrap_or_default().into_iter().map(move |name| (name, is_on))

@@ -13,12 +13,12 @@ use serde_json::Value;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A service with a notify socket; killed when it is dropped.
-struct Service {
+struct ServiceProcess {
     child: Child,
     socket: UnixDatagram,
 }
 
-impl Service {
+impl ServiceProcess {
     fn start(dir: &Path, arguments: &[&str]) -> Self {
         Self::start_with(dir, arguments, Stdio::null(), Stdio::piped())
     }
@@ -68,7 +68,7 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for ServiceProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -79,7 +79,7 @@ impl Drop for Service {
 fn the_hub_notifies_systemd_and_logs_json() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
-    let service = Service::start(
+    let service = ServiceProcess::start(
         dir.path(),
         &[
             "up",
@@ -114,7 +114,7 @@ fn the_hub_runs_although_nothing_can_be_logged() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         let arguments = ["up", "--api-listen=127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
-        let service = Service::start_with(dir.path(), &arguments, stdout, stderr);
+        let service = ServiceProcess::start_with(dir.path(), &arguments, stdout, stderr);
         service.wait_for("READY=1");
         service.wait_for("WATCHDOG=1");
         service.wait_for("WATCHDOG=1");
@@ -129,7 +129,7 @@ fn the_daemon_runs_although_nothing_can_be_logged() {
         let (root, kubeconfig) = unreachable_cluster(dir.path());
         let arguments =
             ["daemon", "start", "--kubeconfig", &kubeconfig, "--root", &root, "--node-name=a"];
-        let service = Service::start_with(dir.path(), &arguments, stdout, stderr);
+        let service = ServiceProcess::start_with(dir.path(), &arguments, stdout, stderr);
         service.wait_for("READY=1");
         service.wait_for("WATCHDOG=1");
         service.wait_for("WATCHDOG=1");
@@ -162,7 +162,7 @@ fn controller_server_and_operator_run_although_nothing_can_be_logged() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let data = data.to_str().unwrap();
-    let hub = Service::start(
+    let hub = ServiceProcess::start(
         dir.path(),
         &["up", "--api-listen=127.0.0.1:0", "--no-controller", "--data-dir", data],
     );
@@ -199,7 +199,7 @@ fn controller_server_and_operator_run_although_nothing_can_be_logged() {
         for (arguments, port, path) in others {
             let (stdout, stderr) = failing_outputs().into_iter().nth(kind).unwrap();
             let work = tempfile::tempdir().unwrap();
-            let mut service = Service::start_with(work.path(), &arguments, stdout, stderr);
+            let mut service = ServiceProcess::start_with(work.path(), &arguments, stdout, stderr);
             let start = Instant::now();
             for _ in 0..20 {
                 while !answers(port, path) {
@@ -220,7 +220,8 @@ fn commands_that_cannot_write_fail_without_a_panic() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let data = data.to_str().unwrap();
-    let hub = Service::start(dir.path(), &["up", "--api-listen=127.0.0.1:0", "--data-dir", data]);
+    let hub =
+        ServiceProcess::start(dir.path(), &["up", "--api-listen=127.0.0.1:0", "--data-dir", data]);
     hub.wait_for("READY=1");
     let kubeconfig = format!("--kubeconfig={data}/kubeconfig");
     let commands: [&[&str]; 12] = [
@@ -274,7 +275,7 @@ fn unreachable_cluster(dir: &Path) -> (String, String) {
 fn the_daemon_is_ready_before_it_reaches_the_api_server() {
     let dir = tempfile::tempdir().unwrap();
     let (root, kubeconfig) = unreachable_cluster(dir.path());
-    let service = Service::start(
+    let service = ServiceProcess::start(
         dir.path(),
         &["daemon", "start", "--kubeconfig", &kubeconfig, "--root", &root, "--node-name=a"],
     );

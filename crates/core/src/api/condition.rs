@@ -10,7 +10,8 @@ use super::nullable::{Nullable, UnknownFields};
 /// One statement about an object: what is true, since when, and why.
 ///
 /// The kinds differ in what they require of a condition (the older ones require little), so the
-/// schema belongs to the field that holds the list.
+/// schema belongs to the field that holds the list. The one of `k8s_openapi` requires fields that these kinds may omit,
+/// and drops fields that this version does not know.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {

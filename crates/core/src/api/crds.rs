@@ -51,7 +51,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         crd::<config::Proxy>(),
         crd::<config::APIServer>(),
         crd::<config::Scheduler>(),
-        crd::<config::Node>(),
+        crd::<config::NodeConfig>(),
     ]
 }
 

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A quantity as it was written: `8192` or `"10M"`.
+/// A quantity as it was written: `8192` or `"10M"`. The one of `k8s_openapi` is a string only, and would change how a
+/// number is written back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Quantity {

@@ -28,7 +28,7 @@ pub struct KubeletSources<'a> {
     /// The known feature gates, and whether they are enabled.
     pub gates: &'a BTreeMap<String, bool>,
     /// The cluster's Node config.
-    pub node: Option<&'a config::Node>,
+    pub node: Option<&'a config::NodeConfig>,
 }
 
 /// Why a pool has no base configuration.

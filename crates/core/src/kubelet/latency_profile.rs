@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::base::{CONFIGURATION, KubeletSources, base_configuration, status_update_seconds};
 use super::machine_config::KUBELET_CONF;
 use crate::api::MachineConfig;
-use crate::api::config::Node;
+use crate::api::config::NodeConfig;
 use crate::api::names::object;
 use crate::generated_config::{GenerateError, SourceRef};
 use crate::go::types::KUBELET;
@@ -23,7 +23,7 @@ const SECOND: i64 = 1_000_000_000;
 #[derive(Debug, Clone, PartialEq)]
 pub struct RefusedLatencyChange {
     /// The Node config with the profile that stays in effect.
-    pub in_effect: Node,
+    pub in_effect: NodeConfig,
     /// MCO's event message.
     pub message: String,
 }
@@ -78,8 +78,8 @@ fn frequency(config: &Value) -> i64 {
 ///
 /// # Errors
 /// The change skips the medium profile. Contains the event message.
-pub fn check_latency_change(old: &Node, new: &Node) -> Result<(), String> {
-    let profile = |node: &Node| node.spec.worker_latency_profile.clone().unwrap_or_default();
+pub fn check_latency_change(old: &NodeConfig, new: &NodeConfig) -> Result<(), String> {
+    let profile = |node: &NodeConfig| node.spec.worker_latency_profile.clone().unwrap_or_default();
     let (from, to) = (profile(old), profile(new));
     let is_quick = |profile: &str| matches!(profile, "" | "Default");
     if (from == SLOW && is_quick(&to)) || (to == SLOW && is_quick(&from)) {
@@ -115,8 +115,8 @@ mod tests {
 
     const MEDIUM: &str = "MediumUpdateAverageReaction";
 
-    fn node(profile: &str) -> Node {
-        let mut node = Node::new("cluster", crate::api::config::NodeSpec::default());
+    fn node(profile: &str) -> NodeConfig {
+        let mut node = NodeConfig::new("cluster", crate::api::config::NodeConfigSpec::default());
         node.spec.worker_latency_profile = (!profile.is_empty()).then(|| profile.to_owned());
         node
     }

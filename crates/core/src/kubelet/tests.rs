@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::config::Node;
+use crate::api::config::NodeConfig;
 use crate::api::{ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool};
 use crate::template::{BuiltinProfile, TemplateInputs, TemplateTree, builtin_templates};
 
@@ -17,7 +17,7 @@ struct TestCluster {
     pools: Vec<MachineConfigPool>,
     configs: Vec<KubeletConfig>,
     machine_configs: Vec<MachineConfig>,
-    node: Option<Node>,
+    node: Option<NodeConfig>,
     has_feature_gate: bool,
 }
 
@@ -178,7 +178,7 @@ fn configs_of_deselected_pools_are_removed() {
 #[test]
 fn configs_without_pool_or_owner_are_orphaned() {
     let mut cluster = TestCluster::new(&["worker", "infra"]);
-    cluster.node = Some(Node::default());
+    cluster.node = Some(NodeConfig::default());
     cluster.has_feature_gate = true;
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
     cluster.reconcile_until_stable();

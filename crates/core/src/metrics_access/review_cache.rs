@@ -29,7 +29,7 @@ pub enum CachedReview {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ReviewEntry {
     result: ReviewResult,
     at: Duration,
 }
@@ -37,7 +37,7 @@ struct Entry {
 /// The results of the last reviews. All times are since a fixed but arbitrary moment.
 #[derive(Debug, Default)]
 pub struct ReviewCache {
-    entries: HashMap<TokenHash, Entry>,
+    entries: HashMap<TokenHash, ReviewEntry>,
 }
 
 impl ReviewCache {
@@ -63,7 +63,7 @@ impl ReviewCache {
         if self.entries.len() >= MAX_ENTRIES && !self.entries.contains_key(&token) {
             self.evict(now);
         }
-        self.entries.insert(token, Entry { result, at: now });
+        self.entries.insert(token, ReviewEntry { result, at: now });
     }
 
     /// Drops what has expired, or else the oldest entry: first those of tokens that are not allowed, which anyone can make.
@@ -76,7 +76,7 @@ impl ReviewCache {
         if self.entries.len() < MAX_ENTRIES {
             return;
         }
-        let rank = |entry: &Entry| (entry.result == ReviewResult::Allowed, entry.at);
+        let rank = |entry: &ReviewEntry| (entry.result == ReviewResult::Allowed, entry.at);
         let oldest = self.entries.iter().min_by_key(|(_, entry)| rank(entry));
         if let Some(token) = oldest.map(|(token, _)| *token) {
             self.entries.remove(&token);

@@ -85,7 +85,7 @@ struct Walk<'a> {
     schema: &'a MergeSchema,
 }
 
-type Result<T, E = TypeMismatch> = std::result::Result<T, E>;
+type TypedResult<T> = Result<T, TypeMismatch>;
 
 impl Walk<'_> {
     fn values(
@@ -93,7 +93,7 @@ impl Walk<'_> {
         type_: TypeId,
         old: Option<&Value>,
         new: Option<&Value>,
-    ) -> Result<ValueComparison> {
+    ) -> TypedResult<ValueComparison> {
         let mut found = ValueComparison::default();
         let definition = self.schema.get(type_);
         let (of_old, of_new) = (alternatives(definition, old), alternatives(definition, new));
@@ -125,7 +125,7 @@ impl Walk<'_> {
         old: Option<&Value>,
         new: Option<&Value>,
         found: &mut ValueComparison,
-    ) -> Result<bool> {
+    ) -> TypedResult<bool> {
         match form(self.schema.get(type_), alternatives) {
             Some(Form::Scalar(scalar)) => {
                 let wrong_old = check_scalar(scalar, old, "lhs: ");
@@ -167,7 +167,7 @@ impl Walk<'_> {
         old: Option<&Map<String, Value>>,
         new: Option<&Map<String, Value>>,
         found: &mut Comparison,
-    ) -> Result<()> {
+    ) -> TypedResult<()> {
         let mut visit = |name: &str, left: Option<&Value>, right: Option<&Value>| {
             let Some(type_) = map.field_type(name) else {
                 let error = TypeMismatch::new("schema error: invalid atom: inlined");
@@ -198,7 +198,7 @@ impl Walk<'_> {
         old: &[Value],
         new: &[Value],
         found: &mut Comparison,
-    ) -> Result<()> {
+    ) -> TypedResult<()> {
         let mut items: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for (side, values) in [(0, old), (1, new)] {
             for (index, item) in values.iter().enumerate() {

@@ -12,13 +12,13 @@ use super::typed::{
     Form, TypeMismatch, alternatives, check_scalar, form, item_element, item_error,
 };
 
-type Result<T, E = TypeMismatch> = std::result::Result<T, E>;
+type TypedResult<T> = Result<T, TypeMismatch>;
 
 /// Merges `applied` into `live`.
 ///
 /// # Errors
 /// One of them does not fit the schema.
-pub(super) fn merge(schema: &MergeSchema, live: &Value, applied: &Value) -> Result<Value> {
+pub(super) fn merge(schema: &MergeSchema, live: &Value, applied: &Value) -> TypedResult<Value> {
     let merged = values(schema, schema.root(), Some(live), Some(applied))?;
     Ok(merged.unwrap_or(Value::Null))
 }
@@ -29,7 +29,7 @@ fn values(
     type_: TypeId,
     live: Option<&Value>,
     applied: Option<&Value>,
-) -> Result<Option<Value>> {
+) -> TypedResult<Option<Value>> {
     let definition = schema.get(type_);
     // Where the forms differ, that of the applied value counts.
     let decisive = if applied.is_some() { applied } else { live };
@@ -70,7 +70,7 @@ fn maps(
     map: &MapType,
     live: Option<&Map<String, Value>>,
     applied: Option<&Map<String, Value>>,
-) -> Result<Option<Value>> {
+) -> TypedResult<Option<Value>> {
     let mut merged = Map::new();
     let mut add = |name: &String, left: Option<&Value>, right: Option<&Value>| {
         let under = |error: TypeMismatch| error.under(&PathElement::field(name));
@@ -107,7 +107,7 @@ impl IndexedItems {
         list: &ListType,
         items: &[Value],
         duplicates: bool,
-    ) -> Result<Self> {
+    ) -> TypedResult<Self> {
         let mut elements = Vec::with_capacity(items.len());
         let mut by_element = BTreeMap::new();
         for (index, item) in items.iter().enumerate() {
@@ -146,7 +146,7 @@ fn lists(
     list: &ListType,
     live: &[Value],
     applied: &[Value],
-) -> Result<Option<Value>> {
+) -> TypedResult<Option<Value>> {
     let right = IndexedItems::new(schema, list, applied, false)?;
     let left = IndexedItems::new(schema, list, live, true)?;
     let mut shared: VecDeque<&PathElement> =

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use machinist_core::api::config::Node;
+use machinist_core::api::config::NodeConfig;
 use machinist_core::api::names::object::{CLUSTER, CONFIG_NAMESPACE};
 use machinist_core::api::{ControllerConfig, MachineConfigPool};
 use machinist_core::bootstrap::{self, BootstrapError, BootstrapOutput};
@@ -111,7 +111,7 @@ impl BootstrapArgs {
         let mut inputs = GenerateInputs::find_with(documents, pools)?;
         inputs.pull_secret = self.pull_secret(documents, controller_config.as_ref())?;
         if inputs.node.is_none() && self.default_node_config {
-            inputs.node = Some(Node::new(CLUSTER, Default::default()));
+            inputs.node = Some(NodeConfig::new(CLUSTER, Default::default()));
         }
         if inputs.node.is_none() && inputs.feature_gate.is_some() {
             output::print_warning(

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Resource, ResourceExt};
 use machinist_core::api::config::{
     APIServer, ClusterImagePolicy, ClusterVersion, FeatureGate, FeatureGates, Image,
-    ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet, Node,
+    ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet, NodeConfig,
 };
 use machinist_core::api::names::object::{
     CLUSTER, CLUSTER_VERSION, CONTROLLER_CONFIG, POOL_MASTER, POOL_WORKER,
@@ -45,7 +45,7 @@ pub(super) struct GenerateInputs {
     controller_config: Option<ControllerConfig>,
     pub(super) pull_secret: Option<Vec<u8>>,
     api_server: Option<APIServer>,
-    pub(super) node: Option<Node>,
+    pub(super) node: Option<NodeConfig>,
     pub(super) feature_gate: Option<FeatureGate>,
     gates: BTreeMap<String, bool>,
     kubelet_configs: Vec<KubeletConfig>,

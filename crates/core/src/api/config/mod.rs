@@ -61,7 +61,7 @@ pub use infrastructure::{
 pub use network::{
     MTUMigration, MTUMigrationValues, Network, NetworkMigration, NetworkSpec, NetworkStatus,
 };
-pub use node::{Node, NodeSpec, NodeStatus};
+pub use node::{NodeConfig, NodeConfigSpec, NodeConfigStatus};
 pub use proxy::{Proxy, ProxySpec, ProxyStatus};
 pub use scheduler::{Scheduler, SchedulerSpec, SchedulerStatus};
 pub use signature::{

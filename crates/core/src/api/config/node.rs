@@ -14,14 +14,16 @@ use crate::api::schema;
     group = "config.openshift.io",
     version = "v1",
     kind = "Node",
-    status = "NodeStatus",
+    // `Node` and `NodeSpec` are the core kind of Kubernetes.
+    root = "NodeConfig",
+    status = "NodeConfigStatus",
     schema = "manual",
     derive = "Default",
     derive = "PartialEq",
     doc = "Settings of all the machines of the cluster."
 )]
 #[serde(rename_all = "camelCase", default)]
-pub struct NodeSpec {
+pub struct NodeConfigSpec {
     /// The version of control groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["v2", ""]))]
@@ -41,7 +43,7 @@ pub struct NodeSpec {
 /// Whether the settings were applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct NodeStatus {
+pub struct NodeConfigStatus {
     /// The conditions of the settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "condition::standard_conditions")]
@@ -53,6 +55,8 @@ pub struct NodeStatus {
 }
 
 schema::kind_schema!(
-    Node,
-    schema::RootSchema::new::<NodeSpec>().status::<NodeStatus>().preserve_unknown_fields()
+    NodeConfig,
+    schema::RootSchema::new::<NodeConfigSpec>()
+        .status::<NodeConfigStatus>()
+        .preserve_unknown_fields()
 );

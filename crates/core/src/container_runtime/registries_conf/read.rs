@@ -20,14 +20,14 @@ pub enum RegistriesConfError {
     },
 }
 
-type Result<T> = std::result::Result<T, RegistriesConfError>;
+type ReadResult<T> = std::result::Result<T, RegistriesConfError>;
 
 impl RegistriesConf {
     /// Parses a file. Unknown fields are ignored.
     ///
     /// # Errors
     /// It is not TOML, or a field has the wrong type.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub fn parse(text: &str) -> ReadResult<Self> {
         let document = Document::parse(text)
             .map_err(|error| RegistriesConfError::InvalidToml(error.message().to_owned()))?;
         let table = TomlTable { table: document.as_table(), path: String::new() };
@@ -54,7 +54,7 @@ impl RegistriesConf {
     }
 }
 
-fn registry(table: &TomlTable<'_>) -> Result<RegistryEntry> {
+fn registry(table: &TomlTable<'_>) -> ReadResult<RegistryEntry> {
     let mut mirrors = Vec::new();
     for mirror in table.tables("mirror")? {
         mirrors.push(RegistryMirror {
@@ -85,26 +85,26 @@ impl<'a> TomlTable<'a> {
         RegistriesConfError::WrongType { field: format!("{}{name}", self.path), expected }
     }
 
-    fn text(&self, name: &str) -> Result<String> {
+    fn text(&self, name: &str) -> ReadResult<String> {
         let Some(item) = self.table.get(name) else { return Ok(String::new()) };
         item.as_str().map(str::to_owned).ok_or_else(|| self.type_error(name, "a text"))
     }
 
-    fn flag(&self, name: &str) -> Result<bool> {
+    fn flag(&self, name: &str) -> ReadResult<bool> {
         let Some(item) = self.table.get(name) else { return Ok(false) };
         item.as_bool().ok_or_else(|| self.type_error(name, "true or false"))
     }
 
-    fn texts(&self, name: &str) -> Result<Option<Vec<String>>> {
+    fn texts(&self, name: &str) -> ReadResult<Option<Vec<String>>> {
         let Some(item) = self.table.get(name) else { return Ok(None) };
         let wrong = || self.type_error(name, "a list of texts");
         let array = item.as_array().ok_or_else(wrong)?;
         let texts = array.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong));
-        texts.collect::<Result<_>>().map(Some)
+        texts.collect::<ReadResult<_>>().map(Some)
     }
 
     /// The tables of an array, in either notation.
-    fn tables(&self, name: &str) -> Result<Vec<TomlTable<'a>>> {
+    fn tables(&self, name: &str) -> ReadResult<Vec<TomlTable<'a>>> {
         let Some(item) = self.table.get(name) else { return Ok(Vec::new()) };
         let wrong = || self.type_error(name, "a list of tables");
         let place = |at: usize| format!("{}{name}[{at}].", self.path);

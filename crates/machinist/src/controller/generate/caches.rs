@@ -3,7 +3,7 @@
 use kube::Resource;
 use machinist_core::api::config::{
     APIServer, ClusterImagePolicy, ClusterVersion, FeatureGate, FeatureGates, Image,
-    ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet, Node,
+    ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet, NodeConfig,
 };
 use machinist_core::api::names::object::{CLUSTER, CLUSTER_VERSION};
 use machinist_core::api::{
@@ -30,7 +30,7 @@ pub(in crate::controller) struct GenerateCaches {
     pub(super) kubelet_configs: Cache<KubeletConfig>,
     pub(super) api_servers: Cache<APIServer>,
     pub(super) feature_gates: Cache<FeatureGate>,
-    pub(super) node_settings: Cache<Node>,
+    pub(super) node_settings: Cache<NodeConfig>,
     pub(super) internal_release_images: Cache<InternalReleaseImage>,
 }
 
