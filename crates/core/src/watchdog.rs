@@ -8,7 +8,7 @@ pub const CRASH_LOOP_RESTARTS: u32 = 5;
 
 /// What is at the path of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnitFile {
+pub enum UnitFileState {
     /// Nothing.
     Missing,
     /// An empty file, which systemd treats as a mask.
@@ -38,7 +38,7 @@ pub struct ObservedService {
     /// Whether the certificate of the identity has expired.
     pub has_expired: bool,
     /// The unit.
-    pub unit: UnitFile,
+    pub unit: UnitFileState,
     /// Whether the service starts with the machine.
     pub is_enabled: bool,
     /// The binary.
@@ -55,7 +55,7 @@ pub enum ServiceProblem {
     /// The machine has no identity.
     NoIdentity,
     /// The unit is not as it should be.
-    Unit(UnitFile),
+    Unit(UnitFileState),
     /// The binary is missing.
     NoBinary,
     /// The service does not start with the machine.
@@ -74,9 +74,9 @@ impl ServiceProblem {
     pub fn cause(self) -> &'static str {
         match self {
             Self::NoIdentity => "the identity of this machine is missing",
-            Self::Unit(UnitFile::Empty) => "its unit is empty",
-            Self::Unit(UnitFile::Masked) => "its unit is masked",
-            Self::Unit(UnitFile::Invalid) => "systemd cannot load its unit",
+            Self::Unit(UnitFileState::Empty) => "its unit is empty",
+            Self::Unit(UnitFileState::Masked) => "its unit is masked",
+            Self::Unit(UnitFileState::Invalid) => "systemd cannot load its unit",
             Self::Unit(_) => "its unit is missing",
             Self::NoBinary => "its binary is missing",
             Self::Disabled => "it does not start on the next boot",
@@ -114,7 +114,7 @@ impl ObservedService {
     /// Why the daemon cannot run, if it cannot.
     #[must_use]
     pub fn problem(&self) -> Option<ServiceProblem> {
-        if self.unit != UnitFile::Present {
+        if self.unit != UnitFileState::Present {
             Some(ServiceProblem::Unit(self.unit))
         } else if !self.has_identity {
             Some(ServiceProblem::NoIdentity)
@@ -223,8 +223,8 @@ pub fn watchdog_decision(
         return decision;
     }
     let actions = &mut decision.actions;
-    if observed.unit != UnitFile::Present {
-        actions.push(match last_good.unit_is_packaged && observed.unit != UnitFile::Missing {
+    if observed.unit != UnitFileState::Present {
+        actions.push(match last_good.unit_is_packaged && observed.unit != UnitFileState::Missing {
             true => WatchdogAction::Unmask,
             false => WatchdogAction::WriteUnit,
         });
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn people_read_what_was_restored() {
         let decision = WatchdogDecision {
-            problem: Some(ServiceProblem::Unit(UnitFile::Masked)),
+            problem: Some(ServiceProblem::Unit(UnitFileState::Masked)),
             actions: vec![WatchdogAction::Unmask, WatchdogAction::Start],
             is_recovery: false,
         };
@@ -271,7 +271,7 @@ mod tests {
         ObservedService {
             has_identity: true,
             has_expired: false,
-            unit: UnitFile::Present,
+            unit: UnitFileState::Present,
             is_enabled: true,
             binary: BinaryFile::Present,
             active_state: Some("active".to_owned()),
@@ -289,10 +289,10 @@ mod tests {
         for (observed, expected) in [
             (healthy(), None),
             (ObservedService { active_state: None, ..healthy() }, None),
-            (unit(UnitFile::Missing), Some("its unit is missing: run machinist join")),
-            (unit(UnitFile::Empty), Some("its unit is empty: run machinist join")),
-            (unit(UnitFile::Masked), Some("its unit is masked: run machinist join")),
-            (unit(UnitFile::Invalid), Some("systemd cannot load its unit")),
+            (unit(UnitFileState::Missing), Some("its unit is missing: run machinist join")),
+            (unit(UnitFileState::Empty), Some("its unit is empty: run machinist join")),
+            (unit(UnitFileState::Masked), Some("its unit is masked: run machinist join")),
+            (unit(UnitFileState::Invalid), Some("systemd cannot load its unit")),
             (ObservedService { has_identity: false, ..healthy() }, Some("--replace NAME")),
             (ObservedService { has_expired: true, ..healthy() }, Some("--replace NAME")),
             (ObservedService { binary: BinaryFile::Missing, ..healthy() }, Some("its binary")),
@@ -326,15 +326,19 @@ mod tests {
         let cases: [(ObservedService, LastGood, u32, &[WatchdogAction]); 19] = [
             (ObservedService { has_expired: true, ..healthy() }, same, 0, &[]),
             (healthy(), other_both, 0, &[]),
-            (unit(UnitFile::Missing), same, 0, &[WriteUnit, Start]),
-            (unit(UnitFile::Missing), packaged, 0, &[WriteUnit, Start]),
-            (unit(UnitFile::Empty), same, 0, &[WriteUnit, Start]),
-            (unit(UnitFile::Masked), same, 9, &[WriteUnit, Start]),
-            (unit(UnitFile::Masked), packaged, 0, &[Unmask, Start]),
-            (unit(UnitFile::Invalid), same, 0, &[WriteUnit, Start]),
+            (unit(UnitFileState::Missing), same, 0, &[WriteUnit, Start]),
+            (unit(UnitFileState::Missing), packaged, 0, &[WriteUnit, Start]),
+            (unit(UnitFileState::Empty), same, 0, &[WriteUnit, Start]),
+            (unit(UnitFileState::Masked), same, 9, &[WriteUnit, Start]),
+            (unit(UnitFileState::Masked), packaged, 0, &[Unmask, Start]),
+            (unit(UnitFileState::Invalid), same, 0, &[WriteUnit, Start]),
             (no_binary.clone(), same, 0, &[WriteBinary, Start]),
             (
-                ObservedService { unit: UnitFile::Masked, is_enabled: false, ..no_binary.clone() },
+                ObservedService {
+                    unit: UnitFileState::Masked,
+                    is_enabled: false,
+                    ..no_binary.clone()
+                },
                 same,
                 0,
                 &[WriteUnit, WriteBinary, Enable, Start],
@@ -356,7 +360,7 @@ mod tests {
             let decision = watchdog_decision(&observed, last_good, recoveries);
             assert_eq!(decision.actions, expected, "{observed:?} {last_good:?} {recoveries}");
             assert!(decision.actions.is_sorted(), "{decision:?}");
-            let is_loop = observed.unit == UnitFile::Present
+            let is_loop = observed.unit == UnitFileState::Present
                 && observed.binary == BinaryFile::Present
                 && observed.is_enabled;
             assert_eq!(decision.is_recovery, is_loop && !expected.is_empty(), "{observed:?}");

@@ -24,7 +24,7 @@ const CSRS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const ATTEMPTS: u32 = 1500;
 const PAUSE: Duration = Duration::from_millis(20);
 
-struct Session {
+struct FaultSession {
     dir: tempfile::TempDir,
     control: FileControl,
     hub: Option<Hub>,
@@ -33,7 +33,7 @@ struct Session {
     failures: u32,
 }
 
-impl Session {
+impl FaultSession {
     async fn start(&mut self) {
         for _ in 0..ATTEMPTS {
             let data = self.dir.path().join("data");
@@ -175,7 +175,8 @@ async fn session(failing: u64) -> (u64, u32) {
     let control = FileControl::default();
     control.fail_change(failing, DISK_FULL);
     let dir = tempfile::tempdir_in(parent).unwrap();
-    let mut session = Session { dir, control, hub: None, expected: BTreeMap::new(), failures: 0 };
+    let mut session =
+        FaultSession { dir, control, hub: None, expected: BTreeMap::new(), failures: 0 };
     session.run().await;
     (session.control.changes(), session.failures)
 }

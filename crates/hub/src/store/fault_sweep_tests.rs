@@ -29,7 +29,7 @@ enum AfterFailure {
 /// The contents: value and revision of each key.
 type Contents = BTreeMap<String, (Bytes, u64)>;
 
-struct Session {
+struct FaultSession {
     dir: tempfile::TempDir,
     control: FileControl,
     store: Option<Store>,
@@ -80,7 +80,7 @@ fn contents(store: &Store) -> Contents {
     entries.map(|entry| (entry.key.to_string(), (entry.value, entry.revision))).collect()
 }
 
-impl Session {
+impl FaultSession {
     fn new(control: FileControl) -> Self {
         // In memory where there is such a directory: it is the errors that count here, not the disk.
         let memory = PathBuf::from("/dev/shm");
@@ -151,7 +151,7 @@ impl Session {
 async fn session(number: u64, errno: i32, mode: AfterFailure) -> (u64, u32) {
     let control = FileControl::default();
     control.fail_change(number, errno);
-    let mut session = Session::new(control);
+    let mut session = FaultSession::new(control);
     session.open().await;
     for step in steps() {
         match step {

@@ -28,10 +28,10 @@ type NodeGauge = Family<NodeLabels, Gauge>;
 /// All metrics. A clone shares them.
 #[derive(Clone)]
 pub(super) struct ControllerMetrics {
-    inner: Arc<Inner>,
+    inner: Arc<ControllerMetricsInner>,
 }
 
-struct Inner {
+struct ControllerMetricsInner {
     registry: Registry,
     machines: PoolGauge,
     updated: PoolGauge,
@@ -76,7 +76,7 @@ impl Default for ControllerMetrics {
         registry.register("machinist_api_requests", "Requests to the API", requests.clone());
         let leading = Gauge::default();
         registry.register("machinist_leading", "Whether this controller leads", leading.clone());
-        let inner = Inner {
+        let inner = ControllerMetricsInner {
             registry,
             machines,
             updated,

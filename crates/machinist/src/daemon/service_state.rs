@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use machinist_core::watchdog::{BinaryFile, ObservedService, UnitFile};
+use machinist_core::watchdog::{BinaryFile, ObservedService, UnitFileState};
 
 use super::join::paths::JoinPaths;
 use super::join::{SERVICE, credentials};
@@ -49,8 +49,9 @@ pub(super) async fn observe(root: &Path) -> Option<ObservedService> {
         // A unit that is not loaded as a service has no such property.
         observed.restarts = systemd.restarts(SERVICE).await.unwrap_or_default();
         let load_state = systemd.load_state(SERVICE).await.unwrap_or_default();
-        if unit == UnitFile::Present && matches!(load_state.as_str(), "bad-setting" | "error") {
-            unit = UnitFile::Invalid;
+        if unit == UnitFileState::Present && matches!(load_state.as_str(), "bad-setting" | "error")
+        {
+            unit = UnitFileState::Invalid;
         }
         observed.unit = unit;
     }
@@ -58,18 +59,18 @@ pub(super) async fn observe(root: &Path) -> Option<ObservedService> {
 }
 
 /// The unit that systemd would load, and its text.
-pub(super) fn unit_file(root: &Path) -> (UnitFile, String) {
+pub(super) fn unit_file(root: &Path) -> (UnitFileState, String) {
     let places = UNIT_DIRS.iter().map(|directory| root.join(directory).join(SERVICE));
     let Some(path) = places.into_iter().find(|path| path.symlink_metadata().is_ok()) else {
-        return (UnitFile::Missing, String::new());
+        return (UnitFileState::Missing, String::new());
     };
     if fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/null")) {
-        return (UnitFile::Masked, String::new());
+        return (UnitFileState::Masked, String::new());
     }
     match fs::read_to_string(&path) {
-        Ok(text) if text.is_empty() => (UnitFile::Empty, text),
-        Ok(text) => (UnitFile::Present, text),
-        Err(_) => (UnitFile::Invalid, String::new()),
+        Ok(text) if text.is_empty() => (UnitFileState::Empty, text),
+        Ok(text) => (UnitFileState::Present, text),
+        Err(_) => (UnitFileState::Invalid, String::new()),
     }
 }
 
@@ -107,15 +108,15 @@ mod tests {
         for directory in [&etc, &packaged] {
             fs::create_dir_all(directory).unwrap();
         }
-        assert_eq!(unit_file(root).0, UnitFile::Missing);
+        assert_eq!(unit_file(root).0, UnitFileState::Missing);
         fs::write(packaged.join(SERVICE), "ExecStart=/usr/bin/machinist daemon\n").unwrap();
         let (unit, text) = unit_file(root);
-        assert_eq!(unit, UnitFile::Present);
+        assert_eq!(unit, UnitFileState::Present);
         assert_eq!(binary_path(&text), Some(Path::new("/usr/bin/machinist")));
         symlink("/dev/null", etc.join(SERVICE)).unwrap();
-        assert_eq!(unit_file(root).0, UnitFile::Masked);
+        assert_eq!(unit_file(root).0, UnitFileState::Masked);
         fs::remove_file(etc.join(SERVICE)).unwrap();
         fs::write(etc.join(SERVICE), "").unwrap();
-        assert_eq!(unit_file(root).0, UnitFile::Empty);
+        assert_eq!(unit_file(root).0, UnitFileState::Empty);
     }
 }

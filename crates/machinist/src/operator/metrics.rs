@@ -42,10 +42,10 @@ struct CredentialLabels {
 /// All metrics. A clone shares them.
 #[derive(Clone)]
 pub(super) struct OperatorMetrics {
-    inner: Arc<Inner>,
+    inner: Arc<OperatorMetricsInner>,
 }
 
-struct Inner {
+struct OperatorMetricsInner {
     registry: Registry,
     conditions: Family<ConditionLabels, Gauge>,
     passes: Counter,
@@ -95,7 +95,7 @@ impl OperatorMetrics {
             help,
             credentials.clone(),
         );
-        let inner = Inner {
+        let inner = OperatorMetricsInner {
             registry,
             conditions,
             passes,

@@ -23,10 +23,10 @@ struct ServerRequestLabels {
 /// All metrics. A clone shares them.
 #[derive(Clone)]
 pub struct ServerMetrics {
-    inner: Arc<Inner>,
+    inner: Arc<ServerMetricsInner>,
 }
 
-struct Inner {
+struct ServerMetricsInner {
     registry: Registry,
     requests: Family<ServerRequestLabels, Counter>,
     bytes: Family<ServerRequestLabels, Counter>,
@@ -54,7 +54,15 @@ impl Default for ServerMetrics {
         let changed = Gauge::default();
         let help = "When an input of the responses last changed, in seconds since 1970";
         registry.register("machinist_server_changed_seconds", help, changed.clone());
-        Self { inner: Arc::new(Inner { registry, requests, bytes, seconds, last_change: changed }) }
+        Self {
+            inner: Arc::new(ServerMetricsInner {
+                registry,
+                requests,
+                bytes,
+                seconds,
+                last_change: changed,
+            }),
+        }
     }
 }
 

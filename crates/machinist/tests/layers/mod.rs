@@ -8,6 +8,7 @@
 //! match the code. Move an edge there only after deciding that the direction is right.
 mod allowed;
 mod edges;
+mod type_names;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -38,10 +38,10 @@ struct HostLabels {
 /// All metrics. Clones share them.
 #[derive(Clone)]
 pub(super) struct DaemonMetrics {
-    inner: Arc<Inner>,
+    inner: Arc<DaemonMetricsInner>,
 }
 
-struct Inner {
+struct DaemonMetricsInner {
     registry: Registry,
     state: Family<StateLabels, Gauge>,
     updated: Family<UpdateLabels, Gauge>,
@@ -75,8 +75,16 @@ impl Default for DaemonMetrics {
         let pivot_errors = Gauge::default();
         let help = "Changes of the operating system that failed since the last that did not";
         registry.register("mcd_pivot_errors_total", help, pivot_errors.clone());
-        let inner =
-            Inner { registry, state, updated, host, drift, kubelet, reboots_failed, pivot_errors };
+        let inner = DaemonMetricsInner {
+            registry,
+            state,
+            updated,
+            host,
+            drift,
+            kubelet,
+            reboots_failed,
+            pivot_errors,
+        };
         Self { inner: Arc::new(inner) }
     }
 }
