@@ -133,7 +133,7 @@ fn machines_take_the_restored_state() {
     };
     let issue = root.join("etc/issue");
     apply("banner.yaml");
-    wait_for_text(&issue, "kept by Machinist.\n");
+    wait_for_text(&issue, "managed by Machinist.\n");
     let backup = ["hub", "backup", "--data-dir", &path("data"), "--include-pki"];
     succeed(&extended(&backup, &["--recipient", RECIPIENT, &path("backup")]));
     apply("banner-changed.yaml");
@@ -144,7 +144,7 @@ fn machines_take_the_restored_state() {
     let restore = ["hub", "restore", "--identity-file", &path("key.txt")];
     succeed(&extended(&restore, &["--data-dir", &path("restored"), &path("backup")]));
     let up = UpProcess::start_at(&free, &directory.path().join("restored"), &[]);
-    wait_for_text(&issue, "kept by Machinist.\n");
+    wait_for_text(&issue, "managed by Machinist.\n");
     drop(daemon);
     up.stop();
 }
@@ -207,7 +207,7 @@ fn machines_join_again_after_the_ca_was_lost() {
     let issue = root.join("etc/issue");
     let daemon = DaemonProcess::start(&root, "w1");
     apply("data", "banner.yaml");
-    wait_for_text(&issue, "kept by Machinist.\n");
+    wait_for_text(&issue, "managed by Machinist.\n");
     drop(daemon);
     succeed(&["hub", "backup", "--data-dir", &path("data"), &path("backup")]);
     up.stop();
@@ -234,7 +234,7 @@ fn machines_join_again_after_the_ca_was_lost() {
     let again = join(&restored, token, &directory.path().join("thief"), "w1", "worker");
     assert!(!again.status.success(), "{}", text(&again));
 
-    assert!(fs::read_to_string(&issue).unwrap().contains("kept by Machinist.\n"));
+    assert!(fs::read_to_string(&issue).unwrap().contains("managed by Machinist.\n"));
     let _daemon = DaemonProcess::start(&root, "w1");
     apply("restored", "banner-changed.yaml");
     wait_for_text(&issue, "Local changes");

@@ -84,10 +84,10 @@ impl RunningDemo {
     }
 }
 
-/// The lines of the transcript in the README that are missing in the output, or in another place there. `…` stands for
+/// The lines of the transcript in docs/health.md that are missing in the output, or in another place there. `…` stands for
 /// any text of a line.
-fn missing_of_the_transcript(readme: &str, output: &str) -> Vec<String> {
-    let (_, rest) = readme.split_once("<!-- transcript: make demo -->\n```console\n").unwrap();
+fn missing_of_the_transcript(page: &str, output: &str) -> Vec<String> {
+    let (_, rest) = page.split_once("<!-- transcript: make demo -->\n```console\n").unwrap();
     let (transcript, _) = rest.split_once("\n```").unwrap();
     let mut lines = output.lines();
     let missing = transcript.lines().filter(|shown| {
@@ -169,9 +169,9 @@ fn the_demo_with_machines_shows_reboots_and_a_health_gate() {
     let gate = "health check failed on";
     let cost = "costs a restart of shop.service: a, b, c";
     let output = run_demo("machines", &[gate, cost, "the machine rolled back to"]);
-    let readme = fs::read_to_string(cache::source_root().join("README.md")).unwrap();
-    let missing = missing_of_the_transcript(&readme, &output);
-    assert!(missing.is_empty(), "README.md shows {missing:#?}, the demo printed:\n{output}");
+    let page = fs::read_to_string(cache::source_root().join("docs/health.md")).unwrap();
+    let missing = missing_of_the_transcript(&page, &output);
+    assert!(missing.is_empty(), "docs/health.md shows {missing:#?}, the demo printed:\n{output}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn the_first_how_to_ends_with_a_configured_machine() {
         assert!(log.contains(line), "the page shows {line:?}, which is not in:\n{log}");
     }
     let motd = String::from_utf8(machine.read_file("/etc/motd").unwrap()).unwrap();
-    assert_eq!(motd, "Kept by machinist: changes by hand are seen.\n");
+    assert_eq!(motd, "Managed by Machinist: manual changes are reported.\n");
     assert!(machine.exec(&["systemctl", "is-active", "machinist-daemon"]).unwrap().succeeded());
     assert_eq!(machine.boots(), 1, "no config of the page costs a reboot");
 }
