@@ -12,6 +12,7 @@ mod markdown;
 mod metrics;
 mod names;
 mod source;
+mod toolchain;
 mod troubleshooting;
 
 use std::fs;
