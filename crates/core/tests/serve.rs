@@ -235,9 +235,9 @@ fn an_old_config_is_served_to_new_machines() {
 /// kubeconfig at another path.
 #[test]
 fn the_example_of_mcos_design_document() {
-    let example = include_str!("../../../tests/cases/serve/seed-000-answer.json");
+    let example = include_str!("../../../tests/cases/serve/infra-answer.json");
     let example: Value = serde_json::from_str(example).unwrap();
-    let config = include_str!("../../../tests/cases/serve/seed-000-machine-config.json");
+    let config = include_str!("../../../tests/cases/serve/infra-machine-config.json");
     let config: MachineConfig = serde_json::from_str(config).unwrap();
     let source = |file: &Value| file["contents"]["source"].as_str().unwrap().to_owned();
     let kubeconfig = data_url::decode(&source(&example["storage"]["files"][2])).unwrap();
