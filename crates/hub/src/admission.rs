@@ -9,6 +9,7 @@ mod metadata;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -116,6 +117,7 @@ impl Admission {
     ) -> Result<(), ApiError> {
         let mut errors = object::validate_metadata(kind, object);
         errors.extend(object::validate_data(kind, object, old));
+        errors.extend(object::validate_role(kind, object, old));
         if let Some(schema) = &self.schema {
             errors.extend(match part {
                 ObjectPart::Object => schema.validate(object, old),
@@ -137,6 +139,10 @@ fn round_trip_of(kind: &ResourceKind) -> Option<RoundTrip> {
         "ConfigMap" => Some(round_trip::<ConfigMap>),
         "Lease" => Some(round_trip::<Lease>),
         "CertificateSigningRequest" => Some(round_trip::<CertificateSigningRequest>),
+        "Role" => Some(round_trip::<Role>),
+        "ClusterRole" => Some(round_trip::<ClusterRole>),
+        "RoleBinding" => Some(round_trip::<RoleBinding>),
+        "ClusterRoleBinding" => Some(round_trip::<ClusterRoleBinding>),
         "Event" if kind.group.is_empty() => Some(round_trip::<Event>),
         "Event" => Some(round_trip::<k8s_openapi::api::events::v1::Event>),
         _ => None,

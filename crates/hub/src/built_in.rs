@@ -34,6 +34,10 @@ pub fn kinds() -> Vec<ResourceKind> {
             ..kind("coordination.k8s.io", "Lease", "leases", true)
         },
         csr_kind(),
+        role_kind("Role", "roles", true),
+        role_kind("ClusterRole", "clusterroles", false),
+        role_binding_kind("RoleBinding", "rolebindings", true),
+        role_binding_kind("ClusterRoleBinding", "clusterrolebindings", false),
         crd_kind(),
     ]
 }
@@ -175,15 +179,41 @@ fn csr_kind() -> ResourceKind {
     }
 }
 
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+
+fn role_kind(name: &str, plural: &str, namespaced: bool) -> ResourceKind {
+    ResourceKind {
+        columns: vec![created_at_column()],
+        ..kind(RBAC_GROUP, name, plural, namespaced)
+    }
+}
+
+fn role_binding_kind(name: &str, plural: &str, namespaced: bool) -> ResourceKind {
+    ResourceKind {
+        columns: vec![
+            text_column("Role", "The kind and name of the role that it grants."),
+            age_column(),
+            wide_column("Users", "The users that it grants the role to."),
+            wide_column("Groups", "The groups that it grants the role to."),
+            wide_column("ServiceAccounts", "The service accounts that it grants the role to."),
+        ],
+        ..kind(RBAC_GROUP, name, plural, namespaced)
+    }
+}
+
+fn created_at_column() -> PrinterColumn {
+    PrinterColumn {
+        type_: "date".into(),
+        ..column("Created At", ".metadata.creationTimestamp", AGE_DESCRIPTION, 0)
+    }
+}
+
 fn crd_kind() -> ResourceKind {
     ResourceKind {
         short_names: names(&["crd", "crds"]),
         categories: names(&["api-extensions"]),
         status_subresource: true,
-        columns: vec![PrinterColumn {
-            type_: "date".into(),
-            ..column("Created At", ".metadata.creationTimestamp", AGE_DESCRIPTION, 0)
-        }],
+        columns: vec![created_at_column()],
         ..kind(
             "apiextensions.k8s.io",
             "CustomResourceDefinition",

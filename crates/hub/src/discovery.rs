@@ -9,8 +9,13 @@ use serde_json::{Map, Value, json};
 use crate::kind_registry::{KindRegistry, ResourceKind};
 
 /// Built-in groups come first, in the order of kube-apiserver; others follow by name.
-const GROUP_ORDER: [&str; 4] =
-    ["events.k8s.io", "certificates.k8s.io", "apiextensions.k8s.io", "coordination.k8s.io"];
+const GROUP_ORDER: [&str; 5] = [
+    "events.k8s.io",
+    "certificates.k8s.io",
+    "rbac.authorization.k8s.io",
+    "apiextensions.k8s.io",
+    "coordination.k8s.io",
+];
 
 const BUILT_IN_VERBS: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];

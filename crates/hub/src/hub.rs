@@ -2,6 +2,8 @@
 //!
 //! It knows neither of them: [`crate::startup`] builds a hub and runs its loops.
 
+mod authorization;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,6 +24,7 @@ use crate::kind_registry::{KindRegistry, ResourceKind};
 use crate::metrics::HubMetrics;
 use crate::object::{self, ServerMetadata};
 use crate::quotas::Quotas;
+use crate::rbac::live::LiveRbac;
 use crate::request_shares::RequestShares;
 use crate::store::Store;
 use crate::unreadable_entries::UnreadableEntries;
@@ -39,6 +42,7 @@ pub(crate) struct HubInner {
     pub(crate) registry: KindRegistry,
     pub(crate) admissions: HashMap<(String, String), Admission>,
     pub(crate) authorizer: Authorizer,
+    pub(crate) rbac: LiveRbac,
     pub(crate) audit: AuditLog,
     pub(crate) metrics: HubMetrics,
     pub(crate) ca: Option<CertificateAuthority>,
@@ -54,13 +58,13 @@ pub(crate) struct HubInner {
     pub(crate) write_order: WriteOrder,
     /// When tokens were last used, by id, as far as it was written or is about to be.
     pub(crate) token_uses: Mutex<HashMap<String, i64>>,
-    /// Changes when a token or a certificate was revoked: open watches then check their own.
+    /// Changes when a token or a certificate was revoked, or a role changed: open watches then check their own.
     pub(crate) revocations: watch::Sender<()>,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
 
-/// How viewers see the objects of a kind.
+/// How those see the objects of a kind who may read its outline only.
 #[derive(Debug, Clone)]
 pub struct ViewerRedaction {
     /// API group.
@@ -123,7 +127,7 @@ impl Hub {
 }
 
 impl HubInner {
-    /// Makes open watches check whether their credential still counts.
+    /// Makes open watches check whether their credential and their rights still count.
     pub(crate) fn recheck_credentials(&self) {
         self.revocations.send_replace(());
     }

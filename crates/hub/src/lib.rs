@@ -30,6 +30,7 @@ pub mod object_limits;
 pub mod openapi;
 pub mod patch;
 pub mod random;
+pub mod rbac;
 pub mod request;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod robustness;
@@ -53,6 +54,7 @@ mod hex;
 mod machines;
 mod quotas;
 mod request_shares;
+mod role_aggregation;
 mod signer;
 mod startup;
 mod strategy;

@@ -112,6 +112,28 @@ pub fn validate_dns_1035_label(value: &str) -> Vec<String> {
     wrong
 }
 
+/// Returns the errors of a name that is only a segment of a path, as those of roles. Unlike in Kubernetes its length is
+/// limited, and it has no control characters: it is a part of keys, messages and logs.
+#[must_use]
+pub fn validate_path_segment(value: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if value == "." || value == ".." {
+        return vec![format!("may not be '{value}'")];
+    }
+    for illegal in ['/', '%'] {
+        if value.contains(illegal) {
+            wrong.push(format!("may not contain '{illegal}'"));
+        }
+    }
+    if value.len() > MAX_SUBDOMAIN_LENGTH {
+        wrong.push(too_long(MAX_SUBDOMAIN_LENGTH));
+    }
+    if value.chars().any(|c| c.is_control() || c == '\\') {
+        wrong.push("may not contain control characters or '\\'".to_owned());
+    }
+    wrong
+}
+
 fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }

@@ -2,6 +2,7 @@
 //!
 //! The only module that knows both the hub and its loops. Called by `machinist up` and by tests.
 
+mod bootstrap_roles;
 #[cfg(test)]
 mod write_fault_tests;
 
@@ -26,11 +27,14 @@ use crate::metrics::HubMetrics;
 use crate::object;
 use crate::object_limits::{MAX_DEPTH, measure};
 use crate::quotas::{Quotas, WriteRates};
+use crate::rbac::live::LiveRbac;
 use crate::request_shares::RequestShares;
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
 use crate::unreadable_entries::UnreadableEntries;
 use crate::write_order::WriteOrder;
-use crate::{built_in, csr_ttl, event_ttl, garbage_collector, node_liveness, signer};
+use crate::{
+    built_in, csr_ttl, event_ttl, garbage_collector, node_liveness, role_aggregation, signer,
+};
 
 /// What a hub needs besides its store.
 #[derive(Debug, Default)]
@@ -111,12 +115,14 @@ impl Hub {
             // The history has the same values; watches start again with a list, which skips them.
             store.compact(store.revision());
         }
+        let rbac = LiveRbac::new(store.clone());
         let inner = HubInner {
             metrics: HubMetrics::new(store.clone(), Arc::clone(&unreadable)),
             store,
             registry,
             admissions,
-            authorizer: Authorizer::new(config.rules).hide_from_viewers(config.hidden_from_viewers),
+            authorizer: Authorizer::new(config.rules),
+            rbac,
             audit: config.audit,
             ca: config.ca,
             reserved_node_names: config.reserved_node_names,
@@ -140,7 +146,9 @@ impl Hub {
         for name in SYSTEM_NAMESPACES.iter().copied().chain(configured) {
             hub.ensure_object(&namespace_object(name)).await?;
         }
+        bootstrap_roles::write(&hub, &config.hidden_from_viewers).await?;
         hub.inner.tasks.spawn(garbage_collector::run(hub.clone()));
+        hub.inner.tasks.spawn(role_aggregation::run(hub.clone()));
         hub.inner.tasks.spawn(signer::run(hub.clone()));
         hub.inner.tasks.spawn(event_ttl::run(hub.clone()));
         hub.inner.tasks.spawn(csr_ttl::run(hub.clone()));

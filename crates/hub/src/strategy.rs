@@ -42,6 +42,8 @@ fn max_bytes_of_machines(kind: &ResourceKind) -> usize {
         "CertificateSigningRequest" | "Event" | "Lease" => 16 << 10,
         // 256 KiB of annotations, and a status with images and conditions.
         "Node" => 1 << 20,
+        // All of them are in memory once more, as rules.
+        _ if kind.group == "rbac.authorization.k8s.io" => 256 << 10,
         _ => MAX_OBJECT_BYTES,
     }
 }
@@ -74,9 +76,27 @@ pub(crate) fn on_decode(kind: &ResourceKind, object: &mut Value) {
         }
         "Secret" => on_write_secret(object),
         "Node" => default_allocatable(object),
+        "RoleBinding" | "ClusterRoleBinding" => default_api_groups(object),
         _ => {}
     }
     to_shown_form(kind, object);
+}
+
+/// Bindings refer to roles, users and groups of one API group.
+fn default_api_groups(binding: &mut Value) {
+    let group = "rbac.authorization.k8s.io";
+    let is_empty = |value: &Value| value["apiGroup"].as_str().unwrap_or_default().is_empty();
+    let role = &mut binding["roleRef"];
+    if matches!(role, Value::Null | Value::Object(_)) && is_empty(role) {
+        role["apiGroup"] = group.into();
+    }
+    let subjects = binding.get_mut("subjects").and_then(Value::as_array_mut);
+    for subject in subjects.into_iter().flatten() {
+        let is_named = matches!(subject["kind"].as_str(), Some("User" | "Group"));
+        if is_named && is_empty(subject) {
+            subject["apiGroup"] = group.into();
+        }
+    }
 }
 
 /// A namespace that says nothing else is active.

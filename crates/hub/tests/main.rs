@@ -36,6 +36,7 @@ mod server_credentials;
 mod server_impersonation;
 mod server_limits;
 mod server_objects;
+mod server_rbac;
 mod server_watch;
 mod server_websocket;
 mod store_backup;

@@ -1,9 +1,10 @@
-//! The authorizer: a list of rules per user group, and one pure query.
+//! The rules that are not in roles: those of administrators, machines and bootstrap tokens, and how far roles count for
+//! them. Pure.
 //!
-//! Called by the router for each request and by access reviews. What no rule allows is forbidden.
+//! Asked by `hub::authorization` before it looks at roles and bindings.
 
 use super::node_graph::NodeRelation;
-use super::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, NODE_GROUP, UserInfo, VIEWER_GROUP};
+use super::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, NODE_GROUP, UserInfo};
 
 /// The attributes of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -58,6 +59,8 @@ pub enum AuthorizationDecision {
     AllowRequester,
     /// Allowed only for objects that concern the machine. A list or watch shows only these.
     AllowRelated(NodeRelation),
+    /// Allowed, without the contents of objects.
+    AllowOutline,
     /// Denied.
     Deny,
 }
@@ -139,19 +142,42 @@ impl PolicyRule {
     }
 }
 
-/// All rules. What no rule allows is forbidden.
+/// How far roles and bindings count for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoleScope {
+    /// Not at all.
+    None,
+    /// The bindings of the user and its groups, but for what all authenticated users get.
+    Named,
+    /// The bindings of the user and its groups.
+    All,
+}
+
+/// All rules that are not in roles.
 #[derive(Debug, Clone, Default)]
 pub struct Authorizer {
     rules: Vec<PolicyRule>,
-    /// Group and resource of the kinds that viewers may not read, besides Secrets.
-    hidden_from_viewers: Vec<(String, String)>,
 }
+
+/// The subresource that stands for an object without its contents. It has no path: whoever may read it, and not the
+/// object, sees the outline when reading the object.
+pub const OUTLINE_SUBRESOURCE: &str = "outline";
+
+/// Groups of which a machine gets nothing from roles, whatever the kind: they are credentials, or rights.
+const NEVER_FOR_MACHINES: [&str; 4] =
+    ["rbac.authorization.k8s.io", "authentication.k8s.io", "apiextensions.k8s.io", CSR_GROUP];
+/// Such kinds of the core group, and what can be impersonated.
+const NEVER_FOR_MACHINES_CORE: [&str; 4] = ["secrets", "serviceaccounts", "users", "groups"];
 
 /// The read-only verbs.
 pub const READ_VERBS: &str = "get list watch";
 
 /// The namespace of the machines' own leases.
 pub const NODE_LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// The verbs of requests for objects. Others are rights of their own, such as `impersonate` and `bind`.
+const KNOWN_VERBS: [&str; 8] =
+    ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
 const CSR_GROUP: &str = "certificates.k8s.io";
 const CSR_RESOURCE: &str = "certificatesigningrequests";
@@ -185,7 +211,6 @@ impl Authorizer {
                 ResourceNames::OwnNode,
             )
             .in_namespace(NODE_LEASE_NAMESPACE),
-            PolicyRule::new(CONTROLLER_GROUP, "*", "*", "*", ResourceNames::Any),
         ];
         for group in ["", "events.k8s.io"] {
             rules.push(PolicyRule::new(
@@ -213,13 +238,13 @@ impl Authorizer {
             ));
         }
         rules.extend(more);
-        Self { rules, hidden_from_viewers: Vec::new() }
+        Self { rules }
     }
 
-    /// Hides kinds, by group and resource, from viewers.
+    /// All rules.
     #[must_use]
-    pub fn hide_from_viewers(self, hidden: Vec<(String, String)>) -> Self {
-        Self { hidden_from_viewers: hidden, ..self }
+    pub fn rules(&self) -> &[PolicyRule] {
+        &self.rules
     }
 
     /// The annotations of a Node that assign objects to its machine.
@@ -237,36 +262,53 @@ impl Authorizer {
         user: &UserInfo,
         attributes: &RequestAttributes,
     ) -> AuthorizationDecision {
-        if self.is_allowed_for_viewers(user, attributes) {
-            return AuthorizationDecision::Allow;
-        }
-        if is_denied_to_controllers(attributes)
-            && user.is_in_group(CONTROLLER_GROUP)
-            && !user.is_in_group(ADMIN_GROUP)
-        {
-            return AuthorizationDecision::Deny;
-        }
         let mut decision = AuthorizationDecision::Deny;
         for rule in &self.rules {
             match rule.authorize(user, attributes) {
                 AuthorizationDecision::Allow => return AuthorizationDecision::Allow,
                 conditional @ (AuthorizationDecision::AllowRequester
                 | AuthorizationDecision::AllowRelated(_)) => decision = conditional,
-                AuthorizationDecision::Deny => {}
+                AuthorizationDecision::AllowOutline | AuthorizationDecision::Deny => {}
             }
         }
         decision
     }
 
-    /// Viewers read everything but Secrets and what is hidden from them.
-    fn is_allowed_for_viewers(&self, user: &UserInfo, attributes: &RequestAttributes) -> bool {
-        let is_hidden = |(group, resource): &(String, String)| {
-            *group == attributes.group && *resource == attributes.resource
-        };
-        user.is_in_group(VIEWER_GROUP)
-            && READ_VERBS.split(' ').any(|verb| verb == attributes.verb)
-            && !(attributes.group.is_empty() && attributes.resource == "secrets")
-            && !self.hidden_from_viewers.iter().any(is_hidden)
+    /// How far roles count for a request for objects.
+    ///
+    /// A binding must not widen what a machine reads by accident. For the kinds with rules here, and for credentials,
+    /// roles do not count for machines at all. For all others, a binding must name the machine or `system:nodes`: what
+    /// everybody gets through `system:authenticated` is not meant for machines. Bootstrap tokens get nothing.
+    #[must_use]
+    pub fn role_scope(&self, user: &UserInfo, attributes: &RequestAttributes) -> RoleScope {
+        let is_controller = user.is_in_group(CONTROLLER_GROUP);
+        if user.is_in_group(BOOTSTRAP_GROUP)
+            || (is_controller && is_denied_to_controllers(attributes))
+        {
+            return RoleScope::None;
+        }
+        if !user.is_in_group(NODE_GROUP) {
+            return RoleScope::All;
+        }
+        if self.is_limited_for_machines(attributes) {
+            return RoleScope::None;
+        }
+        RoleScope::Named
+    }
+
+    fn is_limited_for_machines(&self, attributes: &RequestAttributes) -> bool {
+        let RequestAttributes { verb, group, resource, .. } = attributes;
+        let mut rules = self.rules.iter().filter(|rule| rule.user_group == NODE_GROUP);
+        let has_rules = rules.any(|rule| {
+            let mut resources = rule.resources.iter().filter_map(|it| it.split('/').next());
+            rule.group == *group && resources.any(|own| own == resource)
+        });
+        has_rules
+            || group == "*"
+            || resource == "*"
+            || !KNOWN_VERBS.contains(&verb.as_str())
+            || NEVER_FOR_MACHINES.contains(&group.as_str())
+            || (group.is_empty() && NEVER_FOR_MACHINES_CORE.contains(&resource.as_str()))
     }
 }
 
@@ -278,128 +320,4 @@ fn is_denied_to_controllers(attributes: &RequestAttributes) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn user(group: &str) -> UserInfo {
-        match group {
-            NODE_GROUP => UserInfo::node("a"),
-            _ => UserInfo::new("x", [group.to_owned()]),
-        }
-    }
-
-    /// `verb resource.group[/sub] [[namespace:]name]`
-    fn attributes(text: &str) -> RequestAttributes {
-        let mut words = text.split(' ').map(ToOwned::to_owned);
-        let verb = words.next().unwrap();
-        let full = words.next().unwrap();
-        let (full, subresource) = match full.split_once('/') {
-            Some((full, sub)) => (full.to_owned(), sub.to_owned()),
-            None => (full, String::new()),
-        };
-        let (resource, group) = full.split_once('.').unwrap_or((&full, ""));
-        let (namespace, name) = match words.next() {
-            None => (None, None),
-            Some(text) => match text.split_once(':') {
-                Some((namespace, "")) => (Some(namespace.to_owned()), None),
-                Some((namespace, name)) => (Some(namespace.to_owned()), Some(name.to_owned())),
-                None => (None, Some(text)),
-            },
-        };
-        RequestAttributes {
-            verb,
-            group: group.to_owned(),
-            resource: resource.to_owned(),
-            subresource,
-            namespace,
-            name,
-        }
-    }
-
-    #[test]
-    fn groups_and_their_permissions() {
-        use AuthorizationDecision::{Allow, AllowRequester, Deny};
-        let roles = Authorizer::new([PolicyRule::new(
-            NODE_GROUP,
-            READ_VERBS,
-            "g.io",
-            "things",
-            ResourceNames::Any,
-        )]);
-        let table = [
-            (ADMIN_GROUP, "delete secrets a", Allow),
-            (
-                ADMIN_GROUP,
-                "update certificatesigningrequests.certificates.k8s.io/approval a",
-                Allow,
-            ),
-            (VIEWER_GROUP, "list things.g.io", Allow),
-            (VIEWER_GROUP, "get secrets a", Deny),
-            (VIEWER_GROUP, "delete things.g.io a", Deny),
-            (CONTROLLER_GROUP, "patch things.g.io/status a", Allow),
-            (CONTROLLER_GROUP, "get secrets a", Allow),
-            (
-                CONTROLLER_GROUP,
-                "update certificatesigningrequests.certificates.k8s.io/approval a",
-                Deny,
-            ),
-            (CONTROLLER_GROUP, "create certificatesigningrequests.certificates.k8s.io", Deny),
-            (ADMIN_GROUP, "impersonate users b", Allow),
-            (CONTROLLER_GROUP, "impersonate users b", Deny),
-            (VIEWER_GROUP, "impersonate groups system:masters", Deny),
-            (NODE_GROUP, "impersonate users system:node:a", Deny),
-            (NODE_GROUP, "get nodes a", Allow),
-            (NODE_GROUP, "watch nodes a", Allow),
-            (NODE_GROUP, "get nodes b", Deny),
-            (NODE_GROUP, "list nodes", Deny),
-            (NODE_GROUP, "create nodes", Allow),
-            (NODE_GROUP, "create nodes b", Deny),
-            (NODE_GROUP, "patch nodes/status a", Allow),
-            (NODE_GROUP, "patch nodes/status b", Deny),
-            (NODE_GROUP, "delete nodes a", Allow),
-            (NODE_GROUP, "delete nodes b", Deny),
-            (NODE_GROUP, "get secrets a", Deny),
-            (NODE_GROUP, "list things.g.io", Allow),
-            (NODE_GROUP, "patch things.g.io a", Deny),
-            (NODE_GROUP, "update leases.coordination.k8s.io kube-node-lease:a", Allow),
-            (NODE_GROUP, "create leases.coordination.k8s.io kube-node-lease:", Allow),
-            (NODE_GROUP, "update leases.coordination.k8s.io kube-node-lease:b", Deny),
-            (NODE_GROUP, "update leases.coordination.k8s.io system:a", Deny),
-            (NODE_GROUP, "create leases.coordination.k8s.io system:", Deny),
-            (NODE_GROUP, "delete leases.coordination.k8s.io system:a", Deny),
-            (NODE_GROUP, "list leases.coordination.k8s.io a", Deny),
-            (NODE_GROUP, "create events", Allow),
-            (NODE_GROUP, "create certificatesigningrequests.certificates.k8s.io", Allow),
-            (BOOTSTRAP_GROUP, "create certificatesigningrequests.certificates.k8s.io", Allow),
-            (
-                BOOTSTRAP_GROUP,
-                "get certificatesigningrequests.certificates.k8s.io a",
-                AllowRequester,
-            ),
-            (BOOTSTRAP_GROUP, "list certificatesigningrequests.certificates.k8s.io", Deny),
-            (
-                BOOTSTRAP_GROUP,
-                "update certificatesigningrequests.certificates.k8s.io/approval a",
-                Deny,
-            ),
-            (BOOTSTRAP_GROUP, "get nodes a", Deny),
-            ("others", "get nodes a", Deny),
-        ];
-        for (group, text, expected) in table {
-            assert_eq!(
-                roles.authorize(&user(group), &attributes(text)),
-                expected,
-                "{group}: {text}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_node_user_must_be_in_the_node_group() {
-        let odd = UserInfo::new("system:node:a", []);
-        assert_eq!(
-            Authorizer::new([]).authorize(&odd, &attributes("get nodes a")),
-            AuthorizationDecision::Deny
-        );
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`authorizer`] | what the members of a group may do |
+//! | [`authorizer`] | the rules that are not in roles: those of administrators, machines and bootstrap tokens |
 //! | [`tokens`] | bearer tokens, stored as hashes |
 //! | [`certificates`] | the hub's CA, and the user that a client certificate names |
 //! | [`machine`] | the roles that a machine was given, and which of its certificates count |
@@ -32,6 +32,9 @@ pub const NODE_USER_PREFIX: &str = "system:node:";
 pub const BOOTSTRAP_GROUP: &str = "system:bootstrappers";
 /// The group of all authenticated users.
 pub const AUTHENTICATED_GROUP: &str = "system:authenticated";
+
+/// The group of everybody else.
+pub const UNAUTHENTICATED_GROUP: &str = "system:unauthenticated";
 
 /// An authenticated user.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! resourceVersion (the revision of its entry) is inserted without decoding the object.
 
 mod data_validation;
+mod role_validation;
 mod validation;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -15,6 +16,7 @@ use crate::kind_registry::ResourceKind;
 use crate::schema::FieldError;
 
 pub use data_validation::validate_data;
+pub use role_validation::validate_role;
 pub use validation::validate_metadata;
 
 /// The prefix of an encoded object.

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::kind_registry::ResourceKind;
 use crate::name_validation::{
-    validate_dns_label, validate_label_value, validate_qualified_name, validate_subdomain,
+    validate_dns_label, validate_label_value, validate_path_segment, validate_qualified_name,
+    validate_subdomain,
 };
 use crate::object_limits::MAX_FINDINGS;
 use crate::schema::FieldError;
@@ -15,10 +16,17 @@ enum NameRule {
     Subdomain,
     /// RFC 1123 label: `a-b`, up to 63 bytes.
     Label,
+    /// What fits between two slashes: the names of roles and bindings have colons.
+    PathSegment,
 }
 
 fn name_rule(kind: &ResourceKind) -> NameRule {
-    if kind.built_in && kind.kind == "Namespace" { NameRule::Label } else { NameRule::Subdomain }
+    match kind.kind.as_str() {
+        _ if !kind.built_in => NameRule::Subdomain,
+        "Namespace" => NameRule::Label,
+        _ if kind.group == "rbac.authorization.k8s.io" => NameRule::PathSegment,
+        _ => NameRule::Subdomain,
+    }
 }
 
 /// Maximum size of all annotations of an object together.
@@ -57,6 +65,7 @@ fn validate_name(kind: &ResourceKind, metadata: &Value, errors: &mut Vec<FieldEr
     let faults = match name_rule(kind) {
         NameRule::Subdomain => validate_subdomain(name),
         NameRule::Label => validate_dns_label(name),
+        NameRule::PathSegment => validate_path_segment(name),
     };
     for fault in faults {
         errors.push(FieldError::invalid("metadata.name", name, fault));

@@ -6,6 +6,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret};
 use k8s_openapi::api::events::v1::Event as NewEvent;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ListMeta, ObjectMeta, Status};
 use k8s_openapi::schemars::JsonSchema;
@@ -28,6 +29,10 @@ static BUILT_IN_SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     all.extend(definitions::<NewEvent>());
     all.extend(definitions::<Lease>());
     all.extend(definitions::<CertificateSigningRequest>());
+    all.extend(definitions::<Role>());
+    all.extend(definitions::<ClusterRole>());
+    all.extend(definitions::<RoleBinding>());
+    all.extend(definitions::<ClusterRoleBinding>());
     all.extend(definitions::<CustomResourceDefinition>());
     all.extend(definitions::<DeleteOptions>());
     all.extend(definitions::<Status>());

@@ -101,6 +101,10 @@ pub fn strategic_rules(group: &str, kind: &str) -> Option<&'static StrategicRule
         | ("events.k8s.io", "Event")
         | ("coordination.k8s.io", "Lease")
         | ("certificates.k8s.io", "CertificateSigningRequest")
+        | (
+            "rbac.authorization.k8s.io",
+            "Role" | "ClusterRole" | "RoleBinding" | "ClusterRoleBinding",
+        )
         | ("apiextensions.k8s.io", "CustomResourceDefinition") => &META_ONLY,
         _ => return None,
     })

@@ -11,11 +11,10 @@ use super::authentication::authenticate_token;
 use super::visibility::NodeFilter;
 use super::{BufferedRequest, response};
 use crate::auth::authorizer::{AuthorizationDecision, RequestAttributes};
-use crate::auth::{
-    ADMIN_GROUP, AUTHENTICATED_GROUP, CONTROLLER_GROUP, NODE_GROUP, UserInfo, VIEWER_GROUP,
-};
+use crate::auth::{NODE_GROUP, UserInfo};
 use crate::body;
 use crate::hub::Hub;
+use crate::rbac::rule::RoleRule;
 use crate::request::ResourcePath;
 use crate::status::ApiError;
 
@@ -24,13 +23,6 @@ const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
 
 /// The largest review. One holds a few names.
 const MAX_REVIEW_BYTES: usize = 16 << 10;
-
-/// Who may review others, as in Kubernetes: a machine does so for the clients of its own servers.
-const REVIEWER_GROUPS: [&str; 3] = [ADMIN_GROUP, CONTROLLER_GROUP, NODE_GROUP];
-/// Paths that everyone may read.
-const PUBLIC_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
-/// The path with which servers ask whether a client may read their metrics.
-const METRICS_PATH: &str = "/metrics";
 
 /// Whether a path is an access review.
 pub(super) fn is_review(path: &ResourcePath) -> bool {
@@ -58,7 +50,7 @@ pub(super) fn handle(
     }
     let plural = path.plural.as_str();
     let is_about_others = matches!(plural, "tokenreviews" | "subjectaccessreviews");
-    if is_about_others && !REVIEWER_GROUPS.iter().any(|group| user.is_in_group(group)) {
+    if is_about_others && !may_review_others(hub, user, path) {
         return Err(ApiError::forbidden(&user.user, "create", &path.group, plural, "", None));
     }
     let content_type = request.header(header::CONTENT_TYPE);
@@ -79,7 +71,7 @@ pub(super) fn handle(
             sent["spec"] = json!({});
             status
         }
-        _ => rules_status(user),
+        _ => rules_status(hub, user, &sent["spec"])?,
     };
     let (group, kind) = match plural {
         "selfsubjectreviews" => (AUTHENTICATION_GROUP, "SelfSubjectReview"),
@@ -126,14 +118,15 @@ fn reviewed_user(spec: &Value) -> Result<UserInfo, ApiError> {
     Ok(UserInfo { user, groups })
 }
 
-fn may_get_path(user: &UserInfo, path: &str) -> bool {
-    let is_below = |root: &str| path == root || path.starts_with(&format!("{root}/"));
-    match path {
-        _ if user.is_in_group(ADMIN_GROUP) => true,
-        _ if is_below("/machinist") => false,
-        _ if is_below(METRICS_PATH) => user.is_in_group(VIEWER_GROUP),
-        path => user.is_in_group(AUTHENTICATED_GROUP) || PUBLIC_PATHS.contains(&path),
-    }
+/// A machine reviews the clients of its own servers, as in Kubernetes. Others need a role: `system:auth-delegator`.
+fn may_review_others(hub: &Hub, user: &UserInfo, path: &ResourcePath) -> bool {
+    let request = RequestAttributes {
+        verb: "create".to_owned(),
+        group: path.group.clone(),
+        resource: path.plural.clone(),
+        ..RequestAttributes::default()
+    };
+    user.is_in_group(NODE_GROUP) || is_allowed(hub, user, &request)
 }
 
 fn access_status(hub: &Hub, user: &UserInfo, spec: &Value) -> Value {
@@ -151,15 +144,16 @@ fn access_status(hub: &Hub, user: &UserInfo, spec: &Value) -> Value {
         };
         is_allowed(hub, user, &attributes)
     } else {
-        let path = spec["nonResourceAttributes"]["path"].as_str().unwrap_or_default();
-        may_get_path(user, path)
+        let requested = &spec["nonResourceAttributes"];
+        let text = |field: &str| requested[field].as_str().unwrap_or_default();
+        hub.inner.authorize_path(user, text("verb"), text("path"))
     };
     json!({"allowed": allowed})
 }
 
 fn is_allowed(hub: &Hub, user: &UserInfo, attributes: &RequestAttributes) -> bool {
-    match hub.inner.authorizer.authorize(user, attributes) {
-        AuthorizationDecision::Allow => true,
+    match hub.inner.authorize(user, attributes) {
+        AuthorizationDecision::Allow | AuthorizationDecision::AllowOutline => true,
         AuthorizationDecision::AllowRelated(relation) => {
             let mut kinds = hub.inner.registry.kinds();
             let kind = kinds
@@ -177,13 +171,22 @@ fn is_allowed(hub: &Hub, user: &UserInfo, attributes: &RequestAttributes) -> boo
     }
 }
 
-/// Only the administrator's rules can be expressed in Kubernetes' terms; all others are incomplete.
-fn rules_status(user: &UserInfo) -> Value {
-    let all = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
-    let admin = user.is_in_group(ADMIN_GROUP);
-    json!({
-        "resourceRules": if admin { all } else { json!([]) },
-        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/api", "/apis", "/healthz", "/livez", "/openapi/*", "/readyz", "/version"]}],
-        "incomplete": !admin,
-    })
+/// The rules of a user in a namespace. Those of machines depend on their objects, which a list cannot express.
+fn rules_status(hub: &Hub, user: &UserInfo, spec: &Value) -> Result<Value, ApiError> {
+    let namespace = spec["namespace"].as_str().unwrap_or_default();
+    if namespace.is_empty() {
+        return Err(ApiError::bad_request("no namespace on request"));
+    }
+    let (rules, is_complete) = hub.inner.rules_of(user, namespace);
+    let (paths, objects): (Vec<_>, Vec<_>) =
+        rules.iter().partition(|rule| !rule.non_resource_urls.is_empty());
+    let json = |rules: Vec<&RoleRule>| rules.into_iter().map(RoleRule::to_json).collect::<Value>();
+    let mut status = json!({
+        "resourceRules": json(objects), "nonResourceRules": json(paths), "incomplete": !is_complete,
+    });
+    if !is_complete {
+        let text = "machines and bootstrap tokens are limited to objects that are their own";
+        status["evaluationError"] = text.into();
+    }
+    Ok(status)
 }

@@ -9,7 +9,7 @@ use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
 use super::write::put_object;
-use super::{field_managers, node_identity};
+use super::{field_managers, node_identity, role_grants};
 use crate::body::DecodedObject;
 use crate::hub::new_server_metadata;
 use crate::object::{self, ObjectPart, metadata_str};
@@ -113,6 +113,7 @@ fn decode_input(
         field_managers::track(call, None, &mut object);
     }
     warnings.extend(node_identity::assign_roles(call, &mut object));
+    warnings.extend(role_grants::warnings(call, &object));
     if !metadata_str(&object, "resourceVersion").is_empty() {
         return Err(ApiError {
             code: 500,
@@ -140,6 +141,7 @@ fn prepare_object(call: &ResourceRequest<'_>, sent: &Value) -> Result<Value, Api
     let uid = || node_identity::own_node_uid(call);
     strategy::check_machine_metadata(call.kind, &call.user, uid, &Value::Null, &object)?;
     strategy::check_machine_event(call.kind, &call.user, &Value::Null, &object)?;
+    role_grants::check(call, None, &object)?;
     check_namespace(call)?;
     admission.validate(call.kind, ObjectPart::Object, &object, None)?;
     admission.normalize_numbers(&mut object);

@@ -48,7 +48,7 @@ pub(super) fn impersonate(
 ) -> Result<AuthenticatedUser, ApiError> {
     let Some(wanted) = parse(&request.parts.headers)? else { return Ok(user) };
     for attributes in &required_rights(&wanted) {
-        let decision = hub.inner.authorizer.authorize(&user.info, attributes);
+        let decision = hub.inner.authorize(&user.info, attributes);
         if decision != AuthorizationDecision::Allow {
             // Refused attempts must not fill the audit log.
             hub.inner.quotas.check_rate(&user.info, request.body.len())?;

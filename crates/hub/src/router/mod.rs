@@ -23,14 +23,17 @@ mod machine_endpoint;
 mod node_identity;
 mod offload;
 mod read;
+mod request_verb;
 mod resource_request;
 mod response;
+mod role_grants;
 mod selection;
 mod token_endpoints;
 mod upgrade;
 mod visibility;
 mod watch;
 mod watch_encoder;
+mod watch_rights;
 mod write;
 
 use std::net::IpAddr;
@@ -204,6 +207,10 @@ async fn dispatch(
             ResourceRequest::handle(hub, user, share, path, request).await
         }
         target if request.parts.method == Method::GET || request.parts.method == Method::HEAD => {
+            let path = request.parts.uri.path();
+            if !allows_anonymous(&target) && !hub.inner.authorize_path(&user.info, "get", path) {
+                return Err(ApiError::forbidden_path(&user.info.user, "get", path));
+            }
             discovery_endpoints::handle(hub, &target, request)
         }
         _ => Err(ApiError::method_not_allowed()),

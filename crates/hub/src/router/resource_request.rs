@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::response::Response;
-use http::request::Parts;
 use http::{Method, StatusCode, header};
 
 use super::authentication::{AuthenticatedUser, Credential};
 use super::content_negotiation::{self, AcceptedFormat};
+pub(super) use super::request_verb::{RequestVerb, metrics_verb};
 use super::response::ObjectRenderer;
 use super::selection::Selection;
-use super::visibility::{self, NodeFilter};
+use super::visibility::{NodeFilter, Redaction};
 use super::{
     BufferedRequest, create, delete, discovery_endpoints, field_managers, read, response, watch,
     write,
@@ -25,79 +25,11 @@ use crate::hub::{Hub, now_rfc3339};
 use crate::kind_registry::ResourceKind;
 use crate::object;
 use crate::patch::PatchKind;
-use crate::request::{self, QueryError, QueryOptions, RequestTarget, ResourcePath};
+use crate::request::{self, QueryError, QueryOptions, ResourcePath};
 use crate::request_shares::RequestShare;
 use crate::status::ApiError;
 use crate::strategy;
 use crate::table::IncludeObject;
-
-/// What a request does to objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestVerb {
-    Get,
-    List,
-    Watch,
-    Create,
-    Update,
-    Patch,
-    Delete,
-    DeleteCollection,
-}
-
-impl RequestVerb {
-    /// Returns the verb of a method; `None` if the method is not allowed there.
-    fn from_method(method: &Method, has_name: bool, watch: bool) -> Option<Self> {
-        match (method.as_str(), has_name) {
-            ("GET" | "HEAD", true) => Some(Self::Get),
-            ("GET" | "HEAD", false) if watch => Some(Self::Watch),
-            ("GET" | "HEAD", false) => Some(Self::List),
-            ("POST", false) => Some(Self::Create),
-            ("PUT", true) => Some(Self::Update),
-            ("PATCH", true) => Some(Self::Patch),
-            ("DELETE", true) => Some(Self::Delete),
-            ("DELETE", false) => Some(Self::DeleteCollection),
-            _ => None,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::List => "list",
-            Self::Watch => "watch",
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Patch => "patch",
-            Self::Delete => "delete",
-            Self::DeleteCollection => "deletecollection",
-        }
-    }
-
-    /// The options type of the verb, for error messages.
-    pub(super) fn options_kind(self) -> &'static str {
-        match self {
-            Self::Get => "GetOptions",
-            Self::List | Self::Watch => "ListOptions",
-            Self::Create => "CreateOptions",
-            Self::Update => "UpdateOptions",
-            Self::Patch => "PatchOptions",
-            Self::Delete | Self::DeleteCollection => "DeleteOptions",
-        }
-    }
-
-    fn is_write(self) -> bool {
-        !matches!(self, Self::Get | Self::List | Self::Watch)
-    }
-}
-
-/// The verb label of a request in the metrics, from a fixed set.
-pub(super) fn metrics_verb(target: &RequestTarget, parts: &Parts) -> &'static str {
-    let RequestTarget::Resource(path) = target else { return "other" };
-    let query = parts.uri.query().filter(|query| query.contains("watch"));
-    let watch = query.is_some_and(|query| request::parse_query(query).is_ok_and(|it| it.watch));
-    RequestVerb::from_method(&parts.method, path.name.is_some(), watch)
-        .map_or("other", RequestVerb::name)
-}
 
 /// One request for objects.
 #[derive(Debug)]
@@ -122,6 +54,8 @@ pub(super) struct ResourceRequest<'a> {
     pub(super) is_apply: bool,
     /// `User-Agent`: names the manager of a write that does not.
     pub(super) user_agent: String,
+    /// Replaces what the user may not see.
+    redact: Option<Redaction>,
 }
 
 /// The error for a method that collections do not support. CRD kinds have a different text.
@@ -174,6 +108,7 @@ impl<'a> ResourceRequest<'a> {
                 .header(header::CONTENT_TYPE)
                 .is_some_and(|kind| PatchKind::from_content_type(kind) == Some(PatchKind::Apply)),
             user_agent: request.header(header::USER_AGENT).unwrap_or_default().to_owned(),
+            redact: None,
         };
         // Before it is authorized and audited: refused writes must neither cost much nor fill the audit log.
         if verb.is_write() {
@@ -188,7 +123,14 @@ impl<'a> ResourceRequest<'a> {
 
     async fn run(&mut self, request: &BufferedRequest) -> Result<Response, ApiError> {
         self.check_path()?;
-        self.authorize(self.requested_name().as_deref())?;
+        let name = self.requested_name();
+        let decision = self.authorize(name.as_deref())?;
+        if decision == AuthorizationDecision::AllowOutline {
+            // Without a redaction there would be no such decision.
+            let redaction = self.hub.inner.redaction(self.kind);
+            self.redact =
+                Some(redaction.ok_or_else(ApiError::resource_not_found).map(|it| it.redact)?);
+        }
         if self.verb.is_write() && strategy::is_read_only(self.kind) {
             return Err(ApiError::method_not_allowed());
         }
@@ -257,7 +199,7 @@ impl<'a> ResourceRequest<'a> {
     }
 
     /// The name that the request is about. A field selector may give it.
-    fn requested_name(&self) -> Option<String> {
+    pub(super) fn requested_name(&self) -> Option<String> {
         self.path.name.clone().or_else(|| {
             let by_selector = matches!(self.verb, RequestVerb::List | RequestVerb::Watch);
             let namespace = self.namespace();
@@ -268,7 +210,7 @@ impl<'a> ResourceRequest<'a> {
     }
 
     /// Authorizes the request. The name of a new object is checked after its body is decoded.
-    pub(super) fn authorize(&self, name: Option<&str>) -> Result<(), ApiError> {
+    pub(super) fn authorize(&self, name: Option<&str>) -> Result<AuthorizationDecision, ApiError> {
         self.authorize_as(self.verb, name)
     }
 
@@ -277,11 +219,12 @@ impl<'a> ResourceRequest<'a> {
         &self,
         verb: RequestVerb,
         name: Option<&str>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<AuthorizationDecision, ApiError> {
         let attributes =
             RequestAttributes { verb: verb.name().to_owned(), ..self.attributes(name) };
-        let allowed = match self.hub.inner.authorizer.authorize(&self.user, &attributes) {
-            AuthorizationDecision::Allow => true,
+        let decision = self.hub.inner.authorize(&self.user, &attributes);
+        let allowed = match decision {
+            AuthorizationDecision::Allow | AuthorizationDecision::AllowOutline => true,
             AuthorizationDecision::AllowRequester => self.is_requester(name.unwrap_or_default()),
             AuthorizationDecision::AllowRelated(relation) => {
                 let filter = NodeFilter::new(self.hub, &self.user, relation);
@@ -294,7 +237,7 @@ impl<'a> ResourceRequest<'a> {
             AuthorizationDecision::Deny => false,
         };
         if allowed {
-            return Ok(());
+            return Ok(decision);
         }
         Err(ApiError::forbidden(
             &self.user.user,
@@ -306,13 +249,16 @@ impl<'a> ResourceRequest<'a> {
         ))
     }
 
-    fn attributes(&self, name: Option<&str>) -> RequestAttributes {
+    /// The attributes of the request. A namespace is in itself, so that a role in it can allow to read it.
+    pub(super) fn attributes(&self, name: Option<&str>) -> RequestAttributes {
+        let is_namespace = self.kind.built_in && self.kind.kind == "Namespace";
+        let own = self.path.name.as_ref().filter(|_| is_namespace);
         RequestAttributes {
             verb: self.verb.name().to_owned(),
             group: self.kind.group.clone(),
             resource: self.kind.plural.clone(),
             subresource: self.path.subresource.clone().unwrap_or_default(),
-            namespace: self.path.namespace.clone(),
+            namespace: self.path.namespace.as_ref().or(own).cloned(),
             name: name.map(ToOwned::to_owned),
         }
     }
@@ -332,12 +278,14 @@ impl<'a> ResourceRequest<'a> {
         let selection = Selection::new(self.kind, self.namespace(), &self.options)?;
         let attributes = self.attributes(self.requested_name().as_deref());
         let selection = selection.skipping(&self.hub.inner.unreadable);
-        Ok(match self.hub.inner.authorizer.authorize(&self.user, &attributes) {
+        Ok(match self.hub.inner.authorize(&self.user, &attributes) {
             AuthorizationDecision::AllowRelated(relation) => {
                 selection.with_filter(NodeFilter::new(self.hub, &self.user, relation))
             }
             AuthorizationDecision::AllowRequester => selection.requested_by(self.user.user.clone()),
-            AuthorizationDecision::Allow | AuthorizationDecision::Deny => selection,
+            AuthorizationDecision::Allow
+            | AuthorizationDecision::AllowOutline
+            | AuthorizationDecision::Deny => selection,
         })
     }
 
@@ -353,7 +301,7 @@ impl<'a> ResourceRequest<'a> {
             accept: self.accept,
             include: self.include,
             pretty: self.options.pretty,
-            redact: visibility::redaction(self.hub, &self.user, self.kind),
+            redact: self.redact,
         }
     }
 

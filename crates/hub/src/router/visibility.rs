@@ -1,12 +1,12 @@
-//! What a user sees of what it may read: a machine only the objects that concern it, a viewer no contents.
+//! What a machine sees of what it may read: the objects that concern it.
 //!
 //! [`crate::auth::node_graph`] decides. Called by the read and watch handlers.
 
 use serde_json::Value;
 
 use super::response;
+use crate::auth::UserInfo;
 use crate::auth::node_graph::NodeRelation;
-use crate::auth::{ADMIN_GROUP, CONTROLLER_GROUP, UserInfo, VIEWER_GROUP};
 use crate::hub::Hub;
 use crate::kind_registry::ResourceKind;
 use crate::machines;
@@ -51,16 +51,4 @@ impl NodeFilter {
         let machine = machines::granted(&self.store, &self.machine);
         self.relation.holds(&machine, object::metadata_str(&object, "name"), Some(&object))
     }
-}
-
-/// How the objects of a kind are shown to a user; `None` means as they are.
-pub(super) fn redaction(hub: &Hub, user: &UserInfo, kind: &ResourceKind) -> Option<Redaction> {
-    let is_viewer = user.is_in_group(VIEWER_GROUP)
-        && !user.is_in_group(ADMIN_GROUP)
-        && !user.is_in_group(CONTROLLER_GROUP);
-    let rules = hub.inner.viewer_redactions.iter().filter(|_| is_viewer);
-    rules
-        .filter(|rule| rule.group == kind.group && rule.resource == kind.plural)
-        .map(|rule| rule.redact)
-        .next()
 }

@@ -21,6 +21,7 @@ use super::authentication::Credential;
 use super::read::{invalid_option, parse_revision, too_old_error};
 use super::resource_request::ResourceRequest;
 use super::watch_encoder::WatchEncoder;
+use super::watch_rights::WatchRights;
 use super::{BufferedRequest, response, upgrade};
 use crate::metrics::OpenWatch;
 use crate::request::{QueryOptions, VersionMatch};
@@ -83,6 +84,7 @@ pub(super) fn watch(
         Err(refusal) => return Ok(*refusal),
     };
     let open = call.share.as_ref().map(|share| share.open_watch()).transpose()?;
+    let rights = WatchRights::of(call);
     let selection = call.selection()?;
     let start = watch_start(&call.options)?;
     let store = &call.hub.inner.store;
@@ -137,6 +139,7 @@ pub(super) fn watch(
         end: Box::pin(tokio::time::sleep(length)),
         stop: call.hub.cancellation_token(),
         credential: call.credential.clone(),
+        rights,
         revocations: call.hub.inner.revocations.subscribe(),
         store: store.clone(),
         _open: call.hub.inner.metrics.watch_opened(),
@@ -197,6 +200,8 @@ struct WatchStream {
     stop: CancellationToken,
     /// What the client proved its identity with. The watch ends when it does not count any more.
     credential: Credential,
+    /// What the user may see. The watch ends when that changes.
+    rights: WatchRights,
     revocations: tokio::sync::watch::Receiver<()>,
     store: store::Store,
     /// Counts the watch as open until the stream is dropped.
@@ -249,6 +254,8 @@ impl WatchStream {
                     let now = jiff::Timestamp::now().as_second();
                     if !self.credential.is_valid(&self.store, now) {
                         self.fail(&ApiError::unauthorized());
+                    } else if let Err(error) = self.rights.recheck() {
+                        self.fail(&error);
                     }
                 }
                 WatchWakeup::Event(event) => {

@@ -10,11 +10,10 @@ use serde_json::{Value, json};
 use super::body_checks::{
     check_name, check_same_type, check_type, check_uid, decode_object, set_namespace,
 };
-use super::node_identity;
 use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
-use super::{apply, create, field_managers, read};
+use super::{apply, create, field_managers, node_identity, read, role_grants};
 use crate::admission;
 use crate::body::{self, DecodedObject};
 use crate::field_management::keep_times_if_unchanged;
@@ -26,7 +25,7 @@ use crate::request::FieldValidation;
 use crate::schema::FieldError;
 use crate::status::ApiError;
 use crate::store::{CommitError, Precondition, StoreEntry, StoreError, StoreOp};
-use crate::{deletion, event_conversion, strategy};
+use crate::{deletion, event_conversion, rbac, strategy};
 
 /// How long a write without a resourceVersion is retried while others write the object.
 pub(super) const MAX_RETRY_TIME: Duration = Duration::from_secs(30);
@@ -211,6 +210,7 @@ pub(super) fn prepare_update(
     let uid = || node_identity::own_node_uid(call);
     strategy::check_machine_metadata(kind, &call.user, uid, old, &new)?;
     strategy::check_machine_event(kind, &call.user, old, &new)?;
+    role_grants::check(call, Some(old), &new)?;
     admission.validate(kind, part, &new, Some(old))?;
     admission.normalize_numbers(&mut new);
     keep_times_if_unchanged(old, &mut new);
@@ -310,9 +310,10 @@ pub(super) async fn commit(
     ops: Vec<StoreOp>,
 ) -> Result<Option<StoreEntry>, ApiError> {
     let touches_machine = ops.len() > 1;
+    let touches_role = ops.iter().any(|op| op.key().starts_with(rbac::KEY_PREFIX));
     match call.hub.inner.store.commit(ops).await {
         Ok(done) => {
-            if touches_machine {
+            if touches_machine || touches_role {
                 call.hub.inner.recheck_credentials();
             }
             Ok(done.entries.into_iter().next().flatten())

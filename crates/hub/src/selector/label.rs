@@ -59,6 +59,32 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
+    /// A `LabelSelector` as in a spec. An empty one selects everything.
+    ///
+    /// # Errors
+    /// The selector is malformed; the text says why.
+    pub fn from_json(selector: &Value) -> Result<Self, String> {
+        let mut requirements = Vec::new();
+        for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+            let values = BTreeSet::from([value.as_str().unwrap_or_default().to_owned()]);
+            requirements.push(Requirement::new(key.clone(), LabelOperator::In, values)?);
+        }
+        for given in selector["matchExpressions"].as_array().into_iter().flatten() {
+            let operator = match given["operator"].as_str() {
+                Some("In") => LabelOperator::In,
+                Some("NotIn") => LabelOperator::NotIn,
+                Some("Exists") => LabelOperator::Exists,
+                Some("DoesNotExist") => LabelOperator::DoesNotExist,
+                other => return Err(format!("unknown operator {}", other.unwrap_or_default())),
+            };
+            let values = given["values"].as_array().into_iter().flatten();
+            let values = values.filter_map(Value::as_str).map(ToOwned::to_owned).collect();
+            let key = given["key"].as_str().unwrap_or_default().to_owned();
+            requirements.push(Requirement::new(key, operator, values)?);
+        }
+        Ok(Self { requirements })
+    }
+
     /// Whether the labels of an object match.
     #[must_use]
     pub fn matches(&self, object: &Value) -> bool {

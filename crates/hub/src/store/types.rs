@@ -98,7 +98,7 @@ pub enum StoreOp {
 }
 
 impl StoreOp {
-    pub(super) fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &str {
         match self {
             Self::Put { key, .. } | Self::Delete { key, .. } => key,
         }

@@ -24,7 +24,10 @@ pub(super) fn cell_printer(kind: &ResourceKind) -> Option<PrintCells> {
         ("" | "events.k8s.io", "Event") => event,
         ("coordination.k8s.io", "Lease") => lease,
         ("certificates.k8s.io", "CertificateSigningRequest") => signing_request,
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => crd,
+        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => role_binding,
+        ("rbac.authorization.k8s.io", _) | ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            name_and_time
+        }
         _ => return None,
     })
 }
@@ -212,6 +215,26 @@ fn signing_request(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-fn crd(object: &Value, _: Timestamp) -> Vec<Value> {
+fn role_binding(object: &Value, now: Timestamp) -> Vec<Value> {
+    let subjects = |kind: &str| {
+        let found = items(object, "/subjects").filter(|subject| subject["kind"] == kind);
+        let names = found.map(|subject| match text(subject, "/namespace") {
+            "" => text(subject, "/name").to_owned(),
+            namespace => format!("{namespace}/{}", text(subject, "/name")),
+        });
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let role = format!("{}/{}", text(object, "/roleRef/kind"), text(object, "/roleRef/name"));
+    vec![
+        name(object),
+        role.into(),
+        age(object, now),
+        subjects("User").into(),
+        subjects("Group").into(),
+        subjects("ServiceAccount").into(),
+    ]
+}
+
+fn name_and_time(object: &Value, _: Timestamp) -> Vec<Value> {
     vec![name(object), text(object, "/metadata/creationTimestamp").into()]
 }

@@ -2,4 +2,5 @@
 //! `docs/security.md`.
 mod fixture;
 mod reads;
+mod roles;
 mod table;

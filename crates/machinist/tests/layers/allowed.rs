@@ -94,11 +94,12 @@ pub(crate) const HUB: Table = &[
     ("patch", "object_limits schema status"),
     ("selector", "kind_registry name_validation schema status"),
     ("strategy", "auth field_management kind_registry object object_limits status"),
+    ("rbac", "auth discovery kind_registry object schema selector store"),
     ("data_check", "object store"),
     ("request_shares", "auth held_body status"),
     ("quotas", "auth kind_registry object status store"),
     // The hub: store, kinds and state that its parts share.
-    ("hub", "admission audit auth body kind_registry metrics object quotas request_shares store unreadable_entries write_order"),
+    ("hub", "admission audit auth body kind_registry metrics object quotas rbac request_shares store unreadable_entries write_order"),
     // Background loops and the request handlers.
     ("backup_stream", "audit auth hub"),
     ("sweep", "hub store"),
@@ -107,9 +108,10 @@ pub(crate) const HUB: Table = &[
     ("node_liveness", "hub machines object store"),
     ("signer", "auth hub machines object store"),
     ("garbage_collector", "deletion hub kind_registry object request store"),
-    ("router", "admission audit auth body deletion discovery event_conversion field_management hex hub kind_registry machines metrics name_validation object object_limits openapi patch random request request_shares schema selector status store strategy table unreadable_entries websocket"),
+    ("role_aggregation", "hub object object_limits rbac store"),
+    ("router", "admission audit auth body deletion discovery event_conversion field_management hex hub kind_registry machines metrics name_validation object object_limits openapi patch random rbac request request_shares schema selector status store strategy table unreadable_entries websocket"),
     // What starts a hub, and the port it is served on.
-    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas request_shares signer store unreadable_entries write_order"),
+    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas rbac request_shares role_aggregation signer store unreadable_entries write_order"),
     ("server", "auth held_body router"),
 ];
 

@@ -5,6 +5,7 @@ mod go_client;
 mod kubectl;
 mod objects;
 mod patches;
+mod rbac;
 mod reads;
 mod rejections;
 mod server_side_apply;
