@@ -45,15 +45,19 @@ impl WebSocket {
 
     /// The opcode and payload of the next frame.
     async fn frame(&mut self) -> (u8, Vec<u8>) {
-        let opcode = self.stream.read_u8().await.unwrap() & 0x0f;
-        let length = match self.stream.read_u8().await.unwrap() {
-            126 => usize::from(self.stream.read_u16().await.unwrap()),
-            127 => usize::try_from(self.stream.read_u64().await.unwrap()).unwrap(),
+        self.next_frame().await.unwrap()
+    }
+
+    async fn next_frame(&mut self) -> std::io::Result<(u8, Vec<u8>)> {
+        let opcode = self.stream.read_u8().await? & 0x0f;
+        let length = match self.stream.read_u8().await? {
+            126 => usize::from(self.stream.read_u16().await?),
+            127 => usize::try_from(self.stream.read_u64().await?).unwrap(),
             short => usize::from(short),
         };
         let mut payload = vec![0; length];
-        self.stream.read_exact(&mut payload).await.unwrap();
-        (opcode, payload)
+        self.stream.read_exact(&mut payload).await?;
+        Ok((opcode, payload))
     }
 
     async fn event(&mut self) -> Value {
@@ -199,13 +203,17 @@ async fn hostile_frames_end_the_connection() {
         let _ = client.stream.write_all(&frames).await;
         let _ = client.stream.flush().await;
         let closed = loop {
-            match client.frame().await {
-                (10, _) => {}
-                (opcode, payload) => break (opcode, payload),
+            match client.next_frame().await {
+                Ok((10, _)) => {}
+                closed => break closed,
             }
         };
         let expected: u16 = code;
-        assert_eq!(closed, (8, expected.to_be_bytes().to_vec()), "{name}");
+        match closed {
+            Ok(closed) => assert_eq!(closed, (8, expected.to_be_bytes().to_vec()), "{name}"),
+            // What the server did not read of a flood resets the connection, and may overtake the frame.
+            Err(error) => assert!(name.contains("flood"), "{name}: {error}"),
+        }
         client.wait_for_end().await;
     }
 }
