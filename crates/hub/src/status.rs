@@ -239,6 +239,15 @@ impl ApiError {
             .with_details(json!({"retryAfterSeconds": retry_after_seconds}))
     }
 
+    /// 413: a list is too large for the requested form.
+    #[must_use]
+    pub fn list_too_large(limit: usize) -> Self {
+        let message = format!(
+            "the list has more than {limit} bytes: request it as JSON without the parameter pretty, or in pages (limit)"
+        );
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
     /// 503: the server cannot store anything at the moment.
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Self {

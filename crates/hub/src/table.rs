@@ -48,14 +48,8 @@ pub fn table(
     include: IncludeObject,
     now: Timestamp,
 ) -> Value {
-    let printer = CellPrinter::new(kind);
-    let rows: Vec<Value> = objects
-        .iter()
-        .map(|object| {
-            let cells = printer.cells(object, now);
-            json!({"cells": cells, "object": row_object(object, include)})
-        })
-        .collect();
+    let rows: Vec<Value> =
+        objects.iter().map(|object| table_row(kind, object, include, now)).collect();
     let mut table = json!({
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
@@ -65,6 +59,18 @@ pub fn table(
     });
     table["metadata"] = list_metadata;
     table
+}
+
+/// One row of a table.
+#[must_use]
+pub fn table_row(
+    kind: &ResourceKind,
+    object: &Value,
+    include: IncludeObject,
+    now: Timestamp,
+) -> Value {
+    let cells = CellPrinter::new(kind).cells(object, now);
+    json!({"cells": cells, "object": row_object(object, include)})
 }
 
 fn row_object(object: &Value, include: IncludeObject) -> Value {

@@ -3,6 +3,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
 use machinist_hub::auth::{UserInfo, VIEWER_GROUP};
 use machinist_hub::server::ConnectionLimits;
 use serde_json::json;
@@ -203,4 +204,47 @@ async fn an_anonymous_client_that_reads_nothing_is_disconnected() {
     }
     let router = server.hub.router_as(UserInfo::admin());
     assert_eq!(send(router, "GET", "/readyz", &[], String::new()).await.0, 200);
+}
+
+/// In memory an object takes up to fifty times its text. However many there are, a table or a redacted list decodes one at
+/// a time, and is made while it is read; a form that has to be made as a whole is for short lists.
+#[tokio::test]
+async fn long_lists_are_not_decoded_at_once() {
+    let hub = TestHub::start().await;
+    for n in 0..12 {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": format!("n{n}"), "annotations": {"x": "x".repeat(200_000)}},
+            "status": {"addresses": [{"type": "x".repeat(700_000), "address": "a"}]},
+        });
+        let (code, body) = hub.send("POST", "/api/v1/nodes", &[], node.to_string()).await;
+        assert_eq!(code, 201, "{body}");
+    }
+    let viewer = || UserInfo::new("v", [VIEWER_GROUP.to_owned()]);
+    let list = async |accept: &str, query: &str| {
+        let request = Request::get(format!("/api/v1/nodes{query}")).header("accept", accept);
+        let request = request.body(Body::empty()).unwrap();
+        hub.hub.router_as(viewer()).oneshot(request).await.unwrap()
+    };
+    for form in ["Table", "PartialObjectMetadataList"] {
+        let response = list(&format!("application/json;as={form};g=meta.k8s.io;v=v1"), "").await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(
+            response.body().size_hint().exact(),
+            None,
+            "{form}: it is made while it is read"
+        );
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        let found: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let items = if form == "Table" { &found["rows"] } else { &found["items"] };
+        assert_eq!(items.as_array().unwrap().len(), 12, "{form}");
+    }
+    for (accept, query) in [("application/yaml", ""), ("application/json", "?pretty=true")] {
+        let response = list(accept, query).await;
+        assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE, "{accept}{query}");
+        let text = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(String::from_utf8_lossy(&text).contains("in pages (limit)"), "{text:?}");
+        let limit = if query.is_empty() { "?limit=5" } else { "?pretty=true&limit=5" };
+        assert_eq!(list(accept, limit).await.status(), 200, "{accept}{limit}");
+    }
 }

@@ -19,6 +19,7 @@ mod delete;
 mod discovery_endpoints;
 mod field_managers;
 mod impersonation;
+mod list_response;
 mod machine_endpoint;
 mod node_identity;
 mod offload;

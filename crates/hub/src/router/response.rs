@@ -2,33 +2,33 @@
 //!
 //! Called by the handlers. Stored JSON is sent as it is where possible.
 
-use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::BytesMut;
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::content_negotiation::{AcceptedFormat, ResponseEncoding, ResponseForm};
+use super::list_response::{ItemShape, ListItem, streamed_list};
 use super::offload::run_offloaded;
 use super::visibility::Redaction;
 use crate::event_conversion;
 use crate::kind_registry::ResourceKind;
 use crate::object;
-use crate::request_shares::StreamedMemory;
 use crate::status::ApiError;
 use crate::store::StoreEntry;
 use crate::table::{IncludeObject, table};
 
-/// Long lists are sent in chunks of about this size.
-const CHUNK_BYTES: usize = 64 << 10;
+/// The largest list that is made as a whole, as stored: one in YAML, or with indentation.
+const MAX_WHOLE_LIST_BYTES: usize = 8 << 20;
 
 /// Encodes the objects of one request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ObjectRenderer<'a> {
-    pub(super) kind: &'a ResourceKind,
+    pub(super) kind: &'a Arc<ResourceKind>,
     pub(super) accept: AcceptedFormat,
     pub(super) include: IncludeObject,
     pub(super) pretty: bool,
@@ -45,7 +45,7 @@ pub(super) struct ListMeta {
 }
 
 impl ListMeta {
-    fn to_value(&self) -> Value {
+    pub(super) fn to_value(&self) -> Value {
         let mut meta = json!({"resourceVersion": self.revision.to_string()});
         if let Some(token) = &self.continue_ {
             meta["continue"] = token.as_str().into();
@@ -131,15 +131,25 @@ impl ObjectRenderer<'_> {
     }
 
     /// Responds with a list of stored objects.
+    ///
+    /// # Errors
+    /// The list is too large to be made as a whole, and its form needs that; or an object cannot be decoded.
     pub(super) fn list(
         &self,
         entries: Vec<StoreEntry>,
         meta: &ListMeta,
     ) -> Result<Response, ApiError> {
         if self.is_stored_form() {
-            return Ok(self.streamed_list(entries, meta));
+            return Ok(streamed_list(self.kind, entries, meta, ListItem::Stored));
+        }
+        if self.accept.encoding == ResponseEncoding::Json && !self.pretty {
+            let item = ListItem::Shaped(ItemShape::new(self));
+            return Ok(streamed_list(self.kind, entries, meta, item));
         }
         let size = entries.iter().map(|entry| entry.value.len()).sum();
+        if size > MAX_WHOLE_LIST_BYTES {
+            return Err(ApiError::list_too_large(MAX_WHOLE_LIST_BYTES));
+        }
         run_offloaded(size, || self.transformed_list(&entries, meta))
     }
 
@@ -177,72 +187,14 @@ impl ObjectRenderer<'_> {
         })
     }
 
-    /// Streams a list without decoding its objects. Chunks are made as the client reads them: a
-    /// slow client holds the shared entries, not a copy of the whole text.
-    fn streamed_list(&self, entries: Vec<StoreEntry>, meta: &ListMeta) -> Response {
-        let head = format!(
-            "{{\"apiVersion\":{},\"kind\":{},\"metadata\":{},\"items\":[",
-            Value::from(self.kind.api_version()),
-            Value::from(self.kind.list_kind.as_str()),
-            meta.to_value(),
-        );
-        let text = ListChunks { head: Some(head), entries: entries.into_iter(), first: true };
-        let size: usize = text.entries.as_slice().iter().map(|entry| entry.value.len()).sum();
-        if size < CHUNK_BYTES {
-            let body = Body::from(text.flatten().collect::<Bytes>());
-            return build_response(StatusCode::OK, "application/json", body);
-        }
-        let memory = StreamedMemory(size_of_val(text.entries.as_slice()) + CHUNK_BYTES);
-        let body = Body::from_stream(futures::stream::iter(text.map(Ok::<_, Infallible>)));
-        let mut response = build_response(StatusCode::OK, "application/json", body);
-        response.extensions_mut().insert(memory);
-        response
-    }
-
     /// Responds with a value in the negotiated encoding.
     pub(super) fn encode(&self, code: StatusCode, value: &Value) -> Response {
         write(code, value, self.accept.encoding, self.pretty)
     }
 }
 
-/// The text of a list, in chunks.
-struct ListChunks {
-    /// The text before the first entry, until it is sent. The closing text is sent with the last
-    /// entry.
-    head: Option<String>,
-    entries: std::vec::IntoIter<StoreEntry>,
-    first: bool,
-}
-
-impl Iterator for ListChunks {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        let head = self.head.take();
-        let more = self.entries.as_slice().first().map_or(0, |entry| entry.value.len());
-        if head.is_none() && self.entries.as_slice().is_empty() {
-            return None;
-        }
-        let mut out = BytesMut::with_capacity(CHUNK_BYTES.max(more) + 256);
-        out.put_slice(head.unwrap_or_default().as_bytes());
-        for entry in self.entries.by_ref() {
-            if !std::mem::take(&mut self.first) {
-                out.put_u8(b',');
-            }
-            object::write_with_revision(&mut out, &entry.value, entry.revision);
-            if out.len() >= CHUNK_BYTES {
-                break;
-            }
-        }
-        if self.entries.as_slice().is_empty() {
-            out.put_slice(b"]}\n");
-        }
-        Some(out.freeze())
-    }
-}
-
 /// Returns only the metadata of an object.
-fn partial_metadata(object: &Value) -> Value {
+pub(super) fn partial_metadata(object: &Value) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
@@ -300,32 +252,6 @@ pub(super) fn add_warnings(response: &mut Response, warnings: &[String]) {
         let text: String = text.chars().filter(|c| !c.is_control()).take(512).collect();
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{text}\"").as_bytes()) {
             response.headers_mut().append(header::WARNING, value);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(index: u64, size: usize) -> StoreEntry {
-        let object = json!({"metadata": {"name": format!("n{index}")}, "data": "x".repeat(size)});
-        let value = object::encode(&object).unwrap_or_default();
-        StoreEntry { key: format!("/{index}").into(), value, created: 1, revision: index + 2 }
-    }
-
-    #[test]
-    fn a_list_is_the_same_in_any_number_of_chunks() {
-        for (count, size, pieces) in [(0, 0, 1), (3, 10, 1), (100, 4000, 6), (2, 200_000, 2)] {
-            let entries: Vec<StoreEntry> = (0..count).map(|index| entry(index, size)).collect();
-            let head = Some("{\"items\":[".to_owned());
-            let text = ListChunks { head, entries: entries.clone().into_iter(), first: true };
-            let text: Vec<Bytes> = text.collect();
-            assert_eq!(text.len(), pieces, "{count} of {size}");
-            let all: Value = serde_json::from_slice(&text.concat()).unwrap();
-            let expected: Vec<Value> =
-                entries.iter().map(|entry| decode_entry(entry).unwrap()).collect();
-            assert_eq!(all["items"], Value::from(expected));
         }
     }
 }
