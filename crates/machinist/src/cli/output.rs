@@ -50,12 +50,20 @@ pub(super) fn print_yaml(value: &impl Serialize) -> Result<()> {
     print(&machinist_core::go::yaml::to_go_yaml(&serde_json::to_value(value)?))
 }
 
-/// Aligns rows in columns; the first row is the heading.
+/// The widest column. Longer cells are not aligned: one machine must not spoil the table, and a formatter panics at 65,536.
+const MAX_COLUMN_WIDTH: usize = 100;
+
+/// Aligns rows in columns; the first row is the heading. Control characters are replaced: machines write some of the
+/// cells, and a terminal would obey them.
 pub(super) fn format_columns<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let widest = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; COLUMNS] = std::array::from_fn(|column| widest(column).unwrap_or_default());
+    let widths: [usize; COLUMNS] =
+        std::array::from_fn(|column| widest(column).unwrap_or_default().min(MAX_COLUMN_WIDTH));
     let line = |row: &[String; COLUMNS]| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let cells = row.iter().zip(&widths).map(|(cell, width)| {
+            let cell = cell.replace(char::is_control, "\u{fffd}");
+            format!("{cell:width$}")
+        });
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     rows.iter().map(line).collect()
@@ -75,4 +83,22 @@ pub(super) fn print_error(message: &str) {
 /// Prints a warning.
 pub(super) fn print_warning(message: &str) {
     let _ = writeln!(anstream::stderr(), "{WARNING}warning:{WARNING:#} {message}");
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests may panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_machine_writes_harms_no_table() {
+        let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
+        let long = "x".repeat(250_000);
+        let text =
+            format_columns(&[row("NAME", "REASON"), row(&long, "\u{1b}[2J\r\n"), row("b", "c")]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[1].len() > long.len() && !text.contains('\u{1b}'));
+        assert_eq!(lines[2], format!("b{}  c", " ".repeat(99)));
+    }
 }
