@@ -33,6 +33,7 @@ mod oracle_policies;
 mod oracle_runtime_settings;
 mod oracle_templates;
 mod oracle_yaml;
+mod pool_status;
 mod properties;
 mod render_base;
 mod render_reconcile;

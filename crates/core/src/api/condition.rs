@@ -1,5 +1,7 @@
 //! Conditions: the statements that make up a status.
 
+use std::borrow::Cow;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -49,6 +51,21 @@ pub fn find_condition<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
+/// The longest message of a condition, as in Kubernetes' own. Messages repeat what machines report; a status that is too
+/// large for the API server would be written never again.
+const MAX_MESSAGE_BYTES: usize = 32 << 10;
+/// Ends a message that was cut.
+const CUT: &str = "...";
+
+fn shortened(message: &str) -> Cow<'_, str> {
+    if message.len() <= MAX_MESSAGE_BYTES {
+        return Cow::Borrowed(message);
+    }
+    let last = MAX_MESSAGE_BYTES - CUT.len();
+    let end = (0..=last).rev().find(|end| message.is_char_boundary(*end)).unwrap_or(0);
+    Cow::Owned(format!("{}{CUT}", &message[..end]))
+}
+
 /// Sets a condition the way MCO does for pools. Nothing changes if status, reason and message are
 /// equal. Otherwise the condition moves to the end of the list; its transition time changes only if
 /// its status does.
@@ -61,6 +78,7 @@ pub fn set_condition(
     now: &Time,
 ) {
     let status = if status { "True" } else { "False" };
+    let message = &*shortened(message);
     let mut transition = Some(now.clone());
     if let Some(at) = conditions.iter().position(|condition| condition.type_ == type_) {
         let old = &conditions[at];
@@ -172,4 +190,23 @@ pub(crate) fn standard_conditions(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_are_cut_once() {
+        let now = Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
+        let mut conditions = Vec::new();
+        let long = "é".repeat(1_000_000);
+        for message in [long.as_str(), &format!("{long} and more")] {
+            set_condition(&mut conditions, "Degraded", true, "", message, &now);
+            let found = conditions[0].message.as_deref().unwrap();
+            assert!(found.len() <= MAX_MESSAGE_BYTES && found.ends_with("é..."), "{}", found.len());
+        }
+        set_condition(&mut conditions, "Degraded", true, "", "short", &now);
+        assert_eq!(conditions[0].message.as_deref(), Some("short"));
+    }
 }

@@ -8,11 +8,8 @@ use serde_json::{Value, json};
 use super::identity_claim::IdentityClaim;
 use crate::api::names::annotation::{self, machinist};
 use crate::api::names::state;
-use crate::node::{DriftedPath, NodeView, format_drifted};
+use crate::node::{DriftedPath, MAX_REASON_CHARS, NodeView, format_drifted};
 use crate::os::abilities::HostAbilities;
-
-/// The maximum length of a reason, in characters.
-const MAX_REASON_CHARS: usize = 2000;
 
 /// Annotations to write; `None` removes one.
 pub type NodeAnnotationPatch = BTreeMap<String, Option<String>>;

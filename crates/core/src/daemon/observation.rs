@@ -3,10 +3,12 @@
 
 use std::fmt::Write as _;
 
+use crate::node::MAX_OBSERVATION_CHARS;
+
 /// How many paths are named.
 const MAX_PATHS: usize = 5;
 /// The maximum length of the text, in characters.
-const MAX_CHARS: usize = 1000;
+const MAX_CHARS: usize = MAX_OBSERVATION_CHARS;
 
 /// What a config would do to a machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

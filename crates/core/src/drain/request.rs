@@ -5,7 +5,10 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::api::names::annotation::machinist::MODE;
 use crate::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
-use crate::node::NodeView;
+use crate::node::{NodeView, excerpt};
+
+/// How much of a request an error repeats: machines write what they like.
+const MAX_SHOWN_CHARS: usize = 100;
 
 /// What a machine requests. The value has to be written to [`LAST_APPLIED_DRAIN`] when it is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +55,8 @@ pub fn pending_request(node: &Node) -> Result<DrainRequest, DrainError> {
         "drain" => Ok(DrainRequest::Drain { value }),
         "uncordon" => Ok(DrainRequest::Uncordon { value }),
         verb => {
-            Err(DrainError::UnknownVerb { node: view.name().to_owned(), verb: verb.to_owned() })
+            let verb = excerpt(verb, MAX_SHOWN_CHARS).to_owned();
+            Err(DrainError::UnknownVerb { node: view.name().to_owned(), verb })
         }
     }
 }
@@ -99,6 +103,7 @@ mod tests {
             (json!("uncordon-a"), json!("drain-a"), uncordon("uncordon-a")),
             (json!("restart-x"), json!("drain-a"), unknown("restart")),
             (json!(null), json!("drain-a"), unknown("")),
+            (json!("x".repeat(100_000)), json!(null), unknown(&"x".repeat(100))),
         ] {
             let found =
                 pending_request(&node(&desired, &applied)).map_err(|error| error.to_string());

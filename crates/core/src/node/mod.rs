@@ -13,4 +13,4 @@ mod view;
 pub use drifted::{DriftKind, DriftedPath, format_drifted, parse_drifted};
 pub use mode::{MachineMode, MachineModeError};
 pub use target::{LayeredImage, RolloutTarget};
-pub use view::{NodeView, NotReady};
+pub use view::{MAX_OBSERVATION_CHARS, MAX_REASON_CHARS, NodeView, NotReady, excerpt};

@@ -9,6 +9,17 @@ use crate::api::names::state;
 
 use super::{DriftedPath, RolloutTarget, parse_drifted};
 
+/// The longest reason that is read. A daemon writes no longer one.
+pub const MAX_REASON_CHARS: usize = 2000;
+/// The longest observation that is read. A daemon writes no longer one.
+pub const MAX_OBSERVATION_CHARS: usize = 1000;
+
+/// The beginning of a text that somebody else wrote.
+#[must_use]
+pub fn excerpt(text: &str, max_chars: usize) -> &str {
+    text.char_indices().nth(max_chars).map_or(text, |(end, _)| &text[..end])
+}
+
 /// Why a machine is not ready for pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -66,10 +77,17 @@ impl<'a> NodeView<'a> {
         self.text(annotation::STATE)
     }
 
-    /// Why its daemon is degraded.
+    /// Why its daemon is degraded. No more than a daemon writes: the reason becomes a part of the status of the pool, and a
+    /// hostile machine must not push those of others out of it.
     #[must_use]
     pub fn reason(self) -> &'a str {
-        self.text(annotation::REASON)
+        excerpt(self.text(annotation::REASON), MAX_REASON_CHARS)
+    }
+
+    /// What its config would change, if it is only observed.
+    #[must_use]
+    pub fn observation(self) -> Option<&'a str> {
+        self.annotation(machinist::OBSERVATION).map(|text| excerpt(text, MAX_OBSERVATION_CHARS))
     }
 
     /// Whether it should run a layered image.

@@ -117,7 +117,7 @@ fn set_observing_condition(
         views.filter(|view| MachineMode::of_machine(*view, mode) != MachineMode::Enforce);
     let mut messages: Vec<String> = observed
         .map(|view| {
-            let found = view.annotation(machinist::OBSERVATION).unwrap_or("not compared yet");
+            let found = view.observation().unwrap_or("not compared yet");
             format!("{}: {found}", view.name())
         })
         .collect();

@@ -15,7 +15,7 @@ use super::candidates::target_of;
 use super::image_layering::PoolLayering;
 use super::image_status::{image_degradation, image_progress};
 use super::pool_conditions::pool_mode;
-use crate::node::{MachineMode, NodeView};
+use crate::node::{MAX_REASON_CHARS, MachineMode, NodeView, excerpt};
 
 /// The status of a pool without a layered image.
 #[must_use]
@@ -221,6 +221,7 @@ fn degraded_message(
         if let Some(condition) = found {
             degraded.push(**view);
             let message = condition.message.as_deref().unwrap_or_default();
+            let message = excerpt(message, MAX_REASON_CHARS);
             messages.push(format!("Node {name} is reporting: {message:?}"));
         }
     }

@@ -246,7 +246,7 @@ impl RolloutDecision {
             if view.awaits_drain() && !view.has_desired_image() {
                 self.withdraw.push(view.name().to_owned());
             }
-            let would = view.annotation(machinist::OBSERVATION).unwrap_or_default().to_owned();
+            let would = view.observation().unwrap_or_default().to_owned();
             self.waiting.insert(view.name().to_owned(), WaitReason::Observing { would });
         }
     }
