@@ -1,22 +1,29 @@
 //! Records Kubernetes Events, which `kubectl describe` shows with the object. Used by the controller and the operator.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
+use machinist_core::node::excerpt;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::error_text::error_text;
+use super::event_budget::EventBudgets;
 use super::failure_log::FailureLog;
 
 /// The namespace of events about objects that are in no namespace.
 const NAMESPACE: &str = "default";
 /// How many different events are remembered. A repeated event raises its count instead of becoming a new object.
 const MAX_DEDUPLICATED: usize = 2048;
+/// The longest message, as in Kubernetes. Some repeat what a machine has written.
+const MAX_MESSAGE_CHARS: usize = 1024;
 
 /// Who reports an event: the name that `kubectl describe` shows as its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,13 +48,14 @@ struct PendingEvent {
 #[derive(Debug, Clone)]
 pub(crate) struct Recorder {
     sender: mpsc::Sender<PendingEvent>,
+    budgets: Arc<Mutex<EventBudgets>>,
 }
 
 impl Recorder {
     /// A recorder, and the task that writes its events.
     pub(crate) fn new(client: Client, failures: FailureLog) -> (Self, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::channel(256);
-        (Self { sender }, write(client, receiver, failures))
+        (Self { sender, budgets: Arc::default() }, write(client, receiver, failures))
     }
 
     /// Logs something about an object and records it as an event.
@@ -59,7 +67,7 @@ impl Recorder {
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        let message = message.into();
+        let message = excerpt(&message.into(), MAX_MESSAGE_CHARS).to_owned();
         let name = about.name_any();
         if warning {
             tracing::warn!(kind = %K::kind(&()), name, reason, message);
@@ -78,7 +86,12 @@ impl Recorder {
         reason: &'static str,
         message: String,
     ) {
+        // The log has it.
+        if !self.budgets.lock().admit(&K::kind(&()), &about.name_any(), Instant::now()) {
+            return;
+        }
         let about = about.object_ref(&());
+        let message = excerpt(&message, MAX_MESSAGE_CHARS).to_owned();
         // If more happens than can be written, the log still has it.
         let _ = self.sender.try_send(PendingEvent {
             component,
@@ -136,7 +149,7 @@ fn build_event(pending: &PendingEvent, now: Timestamp) -> Event {
         },
         involved_object: pending.involved_object.clone(),
         reason: Some(pending.reason.to_owned()),
-        message: Some(pending.message.chars().take(1024).collect()),
+        message: Some(pending.message.clone()),
         type_: Some(if pending.warning { "Warning" } else { "Normal" }.to_owned()),
         source: Some(EventSource { component: Some(pending.component.0.to_owned()), host: None }),
         reporting_component: Some(pending.component.0.to_owned()),

@@ -23,6 +23,7 @@ pub(crate) mod cache;
 pub mod connect;
 pub mod discovery;
 pub(crate) mod error_text;
+mod event_budget;
 pub(crate) mod events;
 pub(crate) mod failure_log;
 pub mod lease;
