@@ -141,11 +141,14 @@ async fn read_modify_write(
 }
 
 /// Decodes a stored object as it is shown. An older version may have stored it in another form.
+///
+/// Whether the user may change it is decided here already: errors about a change repeat parts of the object.
 pub(super) fn stored_object(
     call: &ResourceRequest<'_>,
     entry: &StoreEntry,
 ) -> Result<Value, ApiError> {
     let mut object = call.renderer().value(entry)?;
+    strategy::check_machine_event(call.kind, &call.user, &object, &object)?;
     strategy::on_decode(call.kind, &mut object);
     Ok(object)
 }

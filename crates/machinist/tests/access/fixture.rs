@@ -120,7 +120,22 @@ pub(super) async fn request_as(
     body: Value,
     accept: &str,
 ) -> (u16, String) {
+    let content = json_request(method, path, &body).headers()["content-type"].clone();
+    send(hub, user, method, path, body, content.to_str().unwrap(), accept).await
+}
+
+/// Sends a request with a body of a media type.
+pub(super) async fn send(
+    hub: &Hub,
+    user: UserInfo,
+    method: &str,
+    path: &str,
+    body: Value,
+    content: &str,
+    accept: &str,
+) -> (u16, String) {
     let mut request = json_request(method, path, &body);
+    request.headers_mut().insert("content-type", content.parse().unwrap());
     request.headers_mut().insert("accept", accept.parse().unwrap());
     let client = kube::Client::new(hub.router_as(user), "default");
     let response = client.send(request).await.unwrap();
