@@ -7,6 +7,7 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use machinist_hub::auth::UserInfo;
 use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair, SigningRequest};
+use machinist_hub::built_in;
 use machinist_hub::server::{HubServer as TlsServer, HubServingCertificate};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::{Value, json};
@@ -510,9 +511,13 @@ async fn review_token(server: &TestHub, reviewer: UserInfo, token: &str) -> (u16
 async fn machines_and_controllers_review_tokens() {
     let server = TestHub::start().await;
     let controller = UserInfo::new("c", ["machinist:controllers".to_owned()]);
-    for (role, may_read) in
-        [("admin", true), ("viewer", true), ("controller", false), ("bootstrap", false)]
-    {
+    for (role, may_read) in [
+        ("admin", true),
+        ("viewer", true),
+        ("metrics", true),
+        ("controller", false),
+        ("bootstrap", false),
+    ] {
         let made = create_token(&server, json!({"role": role})).await;
         let token = made["token"].as_str().unwrap();
         for reviewer in [UserInfo::admin(), controller.clone(), UserInfo::node("a")] {
@@ -527,6 +532,7 @@ async fn machines_and_controllers_review_tokens() {
     for other in [
         UserInfo::new("v", ["machinist:viewers".to_owned()]),
         UserInfo::new("b", ["system:bootstrappers".to_owned()]),
+        UserInfo::new("m", ["machinist:metrics-readers".to_owned()]),
     ] {
         assert_eq!(review_token(&server, other, &token).await.0, 403);
     }
@@ -540,6 +546,38 @@ async fn machines_and_controllers_review_tokens() {
     for (spec, code) in [(json!({}), 400), (json!({"token": "a".repeat(20_000)}), 413)] {
         let review = json!({"spec": spec}).to_string();
         assert_eq!(server.send("POST", path, &[], review).await.0.as_u16(), code);
+    }
+}
+
+/// Prometheus sends its token to every machine. A machine that keeps it gets no more rights with it.
+#[tokio::test]
+async fn a_metrics_token_reads_nothing_but_metrics() {
+    let server = TestHub::start().await;
+    let token = token(&server, "metrics").await;
+    let mut paths: Vec<String> =
+        ["/machinist/v1/tokens", "/machinist/v1/backup"].map(str::to_owned).into();
+    let kinds = built_in::kinds().into_iter().chain(built_in::from_crd(&support::test_crd()));
+    for kind in kinds {
+        let root =
+            if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
+        let namespace = if kind.namespaced { "/namespaces/default" } else { "" };
+        for name in ["", "/a"] {
+            paths.push(format!("{root}/{}{namespace}/{}{name}", kind.version, kind.plural));
+        }
+    }
+    assert!(paths.len() > 20, "{paths:?}");
+    let bearer = format!("Bearer {token}");
+    for path in &paths {
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            let headers =
+                [("authorization", bearer.as_str()), ("content-type", "application/json")];
+            let router = server.hub.router();
+            if matches!(method, "PUT" | "PATCH") && !path.ends_with("/a") {
+                continue; // of a collection: refused before anything is authorized
+            }
+            let (code, body) = send(router, method, path, &headers, "{}".to_owned()).await;
+            assert!([403, 405].contains(&code.as_u16()), "{method} {path}: {code} {body}");
+        }
     }
 }
 

@@ -166,8 +166,8 @@ fn the_hub_and_its_machines_verify_the_tokens_of_the_hub() {
         assert_eq!(made.code, 0, "{made:?}");
         made.stdout.trim().to_owned()
     };
-    let (viewer, admin, bootstrap) =
-        (token("viewer", &[]), token("admin", &[]), token("bootstrap", &[]));
+    let [metrics, viewer, admin, bootstrap] =
+        ["metrics", "viewer", "admin", "bootstrap"].map(|role| token(role, &[]));
     let short = token("viewer", &["--ttl", "1s"]);
     std::thread::sleep(std::time::Duration::from_secs(2));
 
@@ -191,7 +191,7 @@ fn the_hub_and_its_machines_verify_the_tokens_of_the_hub() {
             Ok(https_get(&address, "/healthz", None, None).is_ok())
         })
         .unwrap();
-        for token in [&viewer, &admin] {
+        for token in [&metrics, &viewer, &admin] {
             let text = wait_for_status(&address, token, 200);
             assert!(text.contains(metric), "{text}");
         }

@@ -166,7 +166,7 @@ impl MetricsRejection {
             }
             Self::Forbidden { user } => format!(
                 "forbidden: {user} may not get /metrics: bind it to ClusterRole machinist-metrics-reader; for a hub, \
-                 create a token with machinist hub token --role viewer"
+                 create a token with machinist hub token --role metrics"
             ),
             Self::Throttled => {
                 "unavailable: too many unknown tokens were sent: try again in a few seconds"

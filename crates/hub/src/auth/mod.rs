@@ -22,6 +22,8 @@ pub mod tokens;
 pub const ADMIN_GROUP: &str = "system:masters";
 /// Members may read everything but secrets, and of configs an outline.
 pub const VIEWER_GROUP: &str = "machinist:viewers";
+/// Members may read metrics, and nothing else.
+pub const METRICS_GROUP: &str = "machinist:metrics-readers";
 /// The group of controllers.
 pub const CONTROLLER_GROUP: &str = "machinist:controllers";
 /// The group of machines.

@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, UserInfo, VIEWER_GROUP};
+use super::{
+    ADMIN_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, METRICS_GROUP, UserInfo, VIEWER_GROUP,
+};
 use crate::hex;
 
 /// Key prefix of tokens in the store. No kind has this group.
@@ -29,6 +31,8 @@ pub enum HubTokenRole {
     Controller,
     /// May request a machine's first certificate.
     Bootstrap,
+    /// May read metrics. Every machine that serves metrics sees this token.
+    Metrics,
 }
 
 impl HubTokenRole {
@@ -38,13 +42,16 @@ impl HubTokenRole {
             Self::Viewer => VIEWER_GROUP,
             Self::Controller => CONTROLLER_GROUP,
             Self::Bootstrap => BOOTSTRAP_GROUP,
+            Self::Metrics => METRICS_GROUP,
         }
     }
 
     fn user(self, id: &str) -> String {
         match self {
             Self::Bootstrap => format!("{BOOTSTRAP_USER_PREFIX}{id}"),
-            Self::Admin | Self::Viewer | Self::Controller => format!("machinist:token:{id}"),
+            Self::Admin | Self::Viewer | Self::Controller | Self::Metrics => {
+                format!("machinist:token:{id}")
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use super::cover::missing_rules;
 use super::rule::RoleRule;
 use crate::auth::authorizer::{OUTLINE_SUBRESOURCE, PolicyRule, READ_VERBS};
 use crate::auth::{
-    ADMIN_GROUP, AUTHENTICATED_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, NODE_GROUP,
+    ADMIN_GROUP, AUTHENTICATED_GROUP, BOOTSTRAP_GROUP, CONTROLLER_GROUP, METRICS_GROUP, NODE_GROUP,
     UNAUTHENTICATED_GROUP, VIEWER_GROUP,
 };
 use crate::discovery;
@@ -46,6 +46,7 @@ pub fn objects(inputs: &BootstrapInputs<'_>) -> Vec<Value> {
     let public = "/healthz /livez /readyz /version /version/";
     let discovery =
         "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/";
+    let metrics = RoleRule::paths("get", "/metrics /metrics/*");
     let reviews = "subjectaccessreviews";
     let own_reviews = "selfsubjectaccessreviews selfsubjectrulesreviews";
     let mut all = vec![
@@ -68,6 +69,7 @@ pub fn objects(inputs: &BootstrapInputs<'_>) -> Vec<Value> {
         ),
         role("machinist:controller", &controller_rules(inputs.registry)),
         role("machinist:viewer", &viewer_rules(inputs)),
+        role("machinist:metrics-reader", &[metrics]),
         described(role("system:node", &policy_rules(inputs.rules, NODE_GROUP)), NODE_DESCRIPTION),
         role("system:node-bootstrapper", &policy_rules(inputs.rules, BOOTSTRAP_GROUP)),
         binding("cluster-admin", "cluster-admin", &[ADMIN_GROUP]),
@@ -80,6 +82,7 @@ pub fn objects(inputs: &BootstrapInputs<'_>) -> Vec<Value> {
         ),
         binding("machinist:controllers", "machinist:controller", &[CONTROLLER_GROUP]),
         binding("machinist:viewers", "machinist:viewer", &[VIEWER_GROUP]),
+        binding("machinist:metrics-readers", "machinist:metrics-reader", &[METRICS_GROUP]),
     ];
     all.extend(user_roles());
     all

@@ -33,7 +33,7 @@ const DEFAULT_POOL: &str = "worker";
 fn default_ttl_seconds(role: HubTokenRole) -> i64 {
     match role {
         HubTokenRole::Admin | HubTokenRole::Bootstrap => DAY_SECONDS,
-        HubTokenRole::Viewer => 90 * DAY_SECONDS,
+        HubTokenRole::Viewer | HubTokenRole::Metrics => 90 * DAY_SECONDS,
         HubTokenRole::Controller => 365 * DAY_SECONDS,
     }
 }
@@ -55,7 +55,7 @@ struct TokenOptions {
 impl TokenOptions {
     fn role(&self) -> Result<HubTokenRole, String> {
         serde_json::from_value(self.role.clone())
-            .map_err(|_| "role must be admin, viewer, controller or bootstrap".to_owned())
+            .map_err(|_| "role must be admin, viewer, metrics, controller or bootstrap".to_owned())
     }
 
     fn ttl_seconds(&self, role: HubTokenRole) -> Result<i64, String> {
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn every_new_token_ends() {
-        for role in ["admin", "viewer", "controller", "bootstrap"] {
+        for role in ["admin", "viewer", "metrics", "controller", "bootstrap"] {
             let new = prepare(&options(&format!(r#"{{"role": "{role}"}}"#))).unwrap();
             assert!(new.record.expires.is_some() && new.record.created.is_some(), "{role}");
         }

@@ -84,7 +84,7 @@ pub(crate) async fn send(
 }
 
 /// The CRD of the tests.
-fn test_crd() -> Value {
+pub(crate) fn test_crd() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use machinist::up::initial_objects;
 use machinist_hub::Hub;
 use machinist_hub::auth::certificates::generate_csr;
-use machinist_hub::auth::{BOOTSTRAP_GROUP, UserInfo};
+use machinist_hub::auth::{BOOTSTRAP_GROUP, METRICS_GROUP, UserInfo};
 use machinist_hub::built_in;
 use machinist_hub::kind_registry::ResourceKind;
 use machinist_hub::router::PeerCertificate;
@@ -33,12 +33,14 @@ type Identity = (&'static str, kube::Client);
 fn identities(hub: &Hub) -> Vec<Identity> {
     let trusted = |user: UserInfo| Some(PeerCertificate::Trusted(user));
     let bootstrap = UserInfo::new("system:bootstrap:b", [BOOTSTRAP_GROUP.to_owned()]);
+    let metrics = UserInfo::new("machinist:token:m", [METRICS_GROUP.to_owned()]);
     let all = [
         ("administrator", trusted(UserInfo::admin())),
         ("controller", trusted(controller())),
         ("viewer", trusted(viewer())),
         ("machine", trusted(UserInfo::node("w1"))),
         ("bootstrap token", trusted(bootstrap)),
+        ("metrics token", trusted(metrics)),
         // The certificate of an enrolled machine is of another CA: it is for the machine config server only.
         ("enrolled machine", Some(PeerCertificate::Untrusted)),
         ("anonymous", None),
@@ -239,6 +241,93 @@ async fn create_events(admin: &kube::Client) {
     }
 }
 
+/// What is no kind of the store: verb, name on the page, method, path and body.
+fn endpoints() -> Vec<(&'static str, &'static str, &'static str, &'static str, Value)> {
+    let (token, resource) = (json!({"spec": {"token": "a.b"}}), json!({"resource": "nodes"}));
+    let subject = json!({"spec": {"user": "u", "resourceAttributes": resource}});
+    let metrics = json!({"spec": {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}});
+    vec![
+        ("create", "tokenreviews", "POST", "/apis/authentication.k8s.io/v1/tokenreviews", token),
+        (
+            "create",
+            "subjectaccessreviews",
+            "POST",
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            subject,
+        ),
+        (
+            "create",
+            "selfsubjectaccessreviews",
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            json!({"spec": {}}),
+        ),
+        (
+            "create",
+            "selfsubjectreviews",
+            "POST",
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            json!({}),
+        ),
+        ("impersonate", "users", "GET", "/api", Value::Null),
+        ("get", "/machinist/v1/backup", "GET", "/machinist/v1/backup", Value::Null),
+        ("all", "/machinist/v1/tokens", "GET", "/machinist/v1/tokens", Value::Null),
+        (
+            "delete",
+            "/machinist/v1/machines",
+            "DELETE",
+            "/machinist/v1/machines/nobody",
+            Value::Null,
+        ),
+        ("get", "/api", "GET", "/api", Value::Null),
+        ("get", "/apis", "GET", "/apis", Value::Null),
+        ("get", "/openapi/v3", "GET", "/openapi/v3", Value::Null),
+        ("get", "/healthz", "GET", "/healthz", Value::Null),
+        ("get", "/version", "GET", "/version", Value::Null),
+        (
+            "get",
+            "/metrics",
+            "POST",
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            metrics,
+        ),
+    ]
+}
+
+/// Whether an identity may use an endpoint.
+async fn may_use(who: &kube::Client, name: &str, method: &str, path: &str, body: &Value) -> bool {
+    let mut request = json_request(method, path, body);
+    if name == "users" {
+        request.headers_mut().insert("impersonate-user", "somebody".parse().unwrap());
+    }
+    let response = who.send(request).await.unwrap();
+    let code = response.status().as_u16();
+    assert!(code < 500 && code != 404, "{method} {path}: {code}");
+    if name != "/metrics" || code >= 400 {
+        return code < 400;
+    }
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let review: Value = serde_json::from_slice(&bytes).unwrap();
+    review["status"]["allowed"] == true
+}
+
+/// The rows of what is no kind.
+async fn endpoint_rows(identities: &[Identity]) -> Vec<(Vec<String>, Vec<String>)> {
+    let mut rows: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    for (verb, name, method, path, body) in endpoints() {
+        let mut cells = Vec::new();
+        for (_, who) in identities {
+            let is_allowed = may_use(who, name, method, path, &body).await;
+            cells.push(if is_allowed { verb } else { "–" }.to_owned());
+        }
+        match rows.iter_mut().find(|(_, found)| *found == cells) {
+            Some((names, _)) => names.push(name.to_owned()),
+            None => rows.push((vec![name.to_owned()], cells)),
+        }
+    }
+    rows
+}
+
 async fn table() -> String {
     let hub = start().await;
     let identities = identities(&hub);
@@ -266,6 +355,7 @@ async fn table() -> String {
             None => rows.push((vec![name], cells)),
         }
     }
+    rows.extend(endpoint_rows(&identities).await);
     // The row of most kinds is the last one.
     rows.sort_by_key(|(names, _)| names.len());
     let mut text = "| resource |".to_owned();

@@ -32,8 +32,8 @@ pub(in crate::cli) struct HubTokenArgs {
     #[arg(long, value_enum, required = true)]
     role: Option<TokenRoleArg>,
 
-    /// How long the token is valid, such as 1h [default: 24h for admin and bootstrap, 90 days for viewer, 365 days
-    /// for controller]
+    /// How long the token is valid, such as 1h [default: 24h for admin and bootstrap, 90 days for viewer and
+    /// metrics, 365 days for controller]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     ttl: Option<Duration>,
 
@@ -74,6 +74,8 @@ enum TokenRoleArg {
     Admin,
     /// Read everything except Secrets, ControllerConfigs and the contents of MachineConfigs
     Viewer,
+    /// Read the metrics of the hub and of its machines, and nothing else
+    Metrics,
     /// Run machinist controller against this hub
     Controller,
     /// Request the certificate of a new machine
@@ -85,6 +87,7 @@ impl TokenRoleArg {
         match self {
             Self::Admin => "admin",
             Self::Viewer => "viewer",
+            Self::Metrics => "metrics",
             Self::Controller => "controller",
             Self::Bootstrap => "bootstrap",
         }
