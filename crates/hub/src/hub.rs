@@ -27,6 +27,7 @@ use crate::quotas::Quotas;
 use crate::rbac::live::LiveRbac;
 use crate::request_shares::RequestShares;
 use crate::store::Store;
+use crate::stored_bytes::StoredBytes;
 use crate::unreadable_entries::UnreadableEntries;
 use crate::write_order::WriteOrder;
 
@@ -54,6 +55,7 @@ pub(crate) struct HubInner {
     pub(crate) body_reader: BodyReader,
     pub(crate) unreadable: Arc<UnreadableEntries>,
     pub(crate) quotas: Quotas,
+    pub(crate) stored_bytes: StoredBytes,
     pub(crate) shares: RequestShares,
     pub(crate) write_order: WriteOrder,
     /// When tokens were last used, by id, as far as it was written or is about to be.

@@ -57,6 +57,7 @@ mod request_shares;
 mod role_aggregation;
 mod signer;
 mod startup;
+mod stored_bytes;
 mod strategy;
 mod sweep;
 mod unreadable_entries;

@@ -30,6 +30,7 @@ use crate::quotas::{Quotas, WriteRates};
 use crate::rbac::live::LiveRbac;
 use crate::request_shares::RequestShares;
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
+use crate::stored_bytes::{DEFAULT_MAX_STORED_BYTES, StoredBytes};
 use crate::unreadable_entries::UnreadableEntries;
 use crate::write_order::WriteOrder;
 use crate::{
@@ -57,6 +58,8 @@ pub struct HubConfig {
     pub viewer_redactions: Vec<ViewerRedaction>,
     /// How fast machines, tokens and viewers may write.
     pub write_rates: WriteRates,
+    /// What all objects may take together, before machines and tokens may not add to them. `None` means 1 GiB.
+    pub max_stored_bytes: Option<u64>,
     /// The version that `/version` reports.
     pub version: String,
     /// How long a request waits for a future revision. `None` means 3 s, as in kube-apiserver.
@@ -133,6 +136,9 @@ impl Hub {
             body_reader: BodyReader::default(),
             unreadable,
             quotas: Quotas::new(config.write_rates),
+            stored_bytes: StoredBytes::new(
+                config.max_stored_bytes.unwrap_or(DEFAULT_MAX_STORED_BYTES),
+            ),
             shares: RequestShares::default(),
             write_order: WriteOrder::default(),
             token_uses: Mutex::default(),

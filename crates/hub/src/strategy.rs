@@ -33,12 +33,17 @@ pub(crate) fn is_read_only(kind: &ResourceKind) -> bool {
 /// can be cordoned, and a request approved, whatever is in them.
 pub(crate) fn max_object_bytes(kind: &ResourceKind, user: &UserInfo) -> usize {
     let limit = max_bytes_of_machines(kind);
-    if user.is_privileged() { MAX_OBJECT_BYTES.min(2 * limit) } else { limit }
+    match user.is_privileged() {
+        true if !kind.built_in => MAX_OBJECT_BYTES,
+        true => MAX_OBJECT_BYTES.min(2 * limit),
+        false => limit,
+    }
 }
 
 fn max_bytes_of_machines(kind: &ResourceKind) -> usize {
     match kind.kind.as_str() {
-        _ if !kind.built_in => MAX_OBJECT_BYTES,
+        // A status with a condition for each phase of an update.
+        _ if !kind.built_in => 256 << 10,
         "CertificateSigningRequest" | "Event" | "Lease" => 16 << 10,
         // 256 KiB of annotations, and a status with images and conditions.
         "Node" => 1 << 20,

@@ -38,6 +38,11 @@ async fn post(hub: &TestHub, user: UserInfo, path: &str, body: String) -> (u16, 
     (code.as_u16(), body)
 }
 
+fn stored_bytes(hub: &TestHub) -> usize {
+    let entries = hub.hub.store().list("", None, None).entries;
+    entries.iter().map(|entry| entry.key.len() + entry.value.len()).sum()
+}
+
 #[tokio::test]
 async fn each_kind_has_a_size_limit() {
     let hub = TestHub::start().await;
@@ -177,6 +182,56 @@ async fn large_writes_count_as_several() {
         assert!(accepted < 50, "45 MB at once");
     }
     assert!(accepted > 10, "{accepted}");
+}
+
+/// Whoever has a bootstrap token for many machines has as many identities as it likes. Together they do not fill the hub,
+/// and an administrator can delete what they wrote.
+#[tokio::test]
+async fn many_machines_do_not_fill_the_hub_together() {
+    let config = HubConfig { max_stored_bytes: Some(8 << 20), ..HubConfig::default() };
+    let store = Store::in_memory(StoreOptions::default());
+    let hub = TestHub { hub: Hub::start(store, config).await.unwrap() };
+    let node = |name: &str, size: usize| {
+        let address = json!({"type": "x".repeat(size), "address": name});
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"addresses": [address]}})
+            .to_string()
+    };
+    let mut accepted = Vec::new();
+    let refused = loop {
+        let name = format!("w{}", accepted.len());
+        let body = node(&name, 900_000);
+        let (code, error) = post(&hub, UserInfo::node(&name), "/api/v1/nodes", body).await;
+        if code != 201 {
+            break (code, error["message"].as_str().unwrap().to_owned());
+        }
+        accepted.push(name);
+        assert!(accepted.len() < 10, "9 MB");
+    };
+    assert!(refused.0 == 429 && refused.1.contains("the limit is 8388608"), "{refused:?}");
+    assert!(accepted.len() > 5, "{accepted:?}");
+    // A CSR of the size that they have.
+    assert_eq!(post(&hub, bootstrap(), CSRS, csr(&"QUFB".repeat(3000))).await.0, 201);
+    let left = (8 << 20) - stored_bytes(&hub);
+    let filler = node("filler", left - 20_000);
+    assert_eq!(post(&hub, UserInfo::node("filler"), "/api/v1/nodes", filler).await.0, 201);
+    let machine = || UserInfo::node("w0");
+    let update = async |size: usize| {
+        let router = hub.hub.router_as(machine());
+        send(router, "PUT", "/api/v1/nodes/w0", &[], node("w0", size)).await.0.as_u16()
+    };
+    assert_eq!(update(930_000).await, 429);
+    assert_eq!(update(50_000).await, 200, "machines report their state");
+    let small = node("late", 500_000);
+    wait_until("there is space for a machine", async || {
+        post(&hub, UserInfo::node("late"), "/api/v1/nodes", small.clone()).await.0 == 201
+    })
+    .await;
+    let name = "admins";
+    assert_eq!(post(&hub, UserInfo::admin(), "/api/v1/nodes", node(name, 900_000)).await.0, 201);
+    for name in &accepted {
+        let path = format!("/api/v1/nodes/{name}");
+        assert_eq!(hub.send("DELETE", &path, &[], String::new()).await.0, 200);
+    }
 }
 
 #[tokio::test]

@@ -286,6 +286,8 @@ pub(super) async fn put_object(
         let name = metadata_str(&stored, "name");
         return Err(ApiError::object_too_large(call.kind, name, value.len(), limit));
     }
+    let (hub, size) = (&call.hub.inner, value.len());
+    hub.stored_bytes.check(&call.user, &hub.store, old_size, size)?;
     let mut ops = vec![StoreOp::Put { key, value, expect }];
     ops.extend(node_identity::on_write(call, object));
     commit(call, ops).await

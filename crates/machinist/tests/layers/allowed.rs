@@ -98,8 +98,9 @@ pub(crate) const HUB: Table = &[
     ("data_check", "object store"),
     ("request_shares", "auth held_body status"),
     ("quotas", "auth kind_registry object status store"),
+    ("stored_bytes", "auth status store"),
     // The hub: store, kinds and state that its parts share.
-    ("hub", "admission audit auth body kind_registry metrics object quotas rbac request_shares store unreadable_entries write_order"),
+    ("hub", "admission audit auth body kind_registry metrics object quotas rbac request_shares store stored_bytes unreadable_entries write_order"),
     // Background loops and the request handlers.
     ("backup_stream", "audit auth hub"),
     ("sweep", "hub store"),
@@ -111,7 +112,7 @@ pub(crate) const HUB: Table = &[
     ("role_aggregation", "hub object object_limits rbac store"),
     ("router", "admission audit auth body deletion discovery event_conversion field_management hex hub kind_registry machines metrics name_validation object object_limits openapi patch random rbac request request_shares schema selector status store strategy table unreadable_entries websocket"),
     // What starts a hub, and the port it is served on.
-    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas rbac request_shares role_aggregation signer store unreadable_entries write_order"),
+    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas rbac request_shares role_aggregation signer store stored_bytes unreadable_entries write_order"),
     ("server", "auth held_body router"),
 ];
 
