@@ -1,7 +1,10 @@
 //! The audit log: one JSON line per write request and per backup, with the user, address, verb, object and status code.
 //!
 //! Never records object contents. Each class of users has a file of its own: what machines and tokens do must not push
-//! the events of administrators out of the log. Called by the router after each write and before each backup.
+//! the events of administrators out of the log; and each machine and token has a budget of lines. Called by the router
+//! after each write and before each backup.
+
+mod line_budget;
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -14,6 +17,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use self::line_budget::LineBudgets;
 use crate::auth::{ADMIN_GROUP, CONTROLLER_GROUP, NODE_GROUP};
 
 /// One line of the log.
@@ -52,6 +56,21 @@ pub struct AuditEvent<'a> {
     pub includes_secrets: bool,
     /// HTTP status code of the response.
     pub code: u16,
+}
+
+/// An event as it is written.
+#[derive(Debug, Serialize)]
+struct AuditLine<'a> {
+    #[serde(flatten)]
+    event: AuditEvent<'a>,
+    /// How many events of this user were not written before this one, because there were too many.
+    #[serde(skip_serializing_if = "is_zero")]
+    omitted: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The user of an impersonated request.
@@ -108,6 +127,11 @@ impl AuditClass {
         }
     }
 
+    /// Whether each user of the class has a budget of lines.
+    fn is_limited(self) -> bool {
+        matches!(self, Self::Machines | Self::Others)
+    }
+
     /// The file is rotated at this size; one old file is kept.
     fn rotate_at(self) -> u64 {
         match self {
@@ -120,7 +144,13 @@ impl AuditClass {
 /// Writes audit events. A clone writes to the same files.
 #[derive(Debug, Clone, Default)]
 pub struct AuditLog {
-    sinks: Option<Arc<[Mutex<AuditFile>; AuditClass::ALL.len()]>>,
+    sinks: Option<Arc<AuditSinks>>,
+}
+
+#[derive(Debug)]
+struct AuditSinks {
+    files: [Mutex<AuditFile>; AuditClass::ALL.len()],
+    budgets: Mutex<LineBudgets>,
 }
 
 #[derive(Debug)]
@@ -153,21 +183,25 @@ impl AuditLog {
         let new = |class| AuditFile::new(path_of(path, class), rotate_at(class));
         let mut files = AuditClass::ALL.map(new);
         files[AuditClass::Administrators as usize].open()?;
-        Ok(Self { sinks: Some(Arc::new(files.map(Mutex::new))) })
+        let sinks = AuditSinks { files: files.map(Mutex::new), budgets: Mutex::default() };
+        Ok(Self { sinks: Some(Arc::new(sinks)) })
     }
 
     /// Writes one line. A failure is only logged: the audited request has already been committed.
     pub fn log(&self, line: &AuditEvent<'_>) {
         let Some(sinks) = &self.sinks else { return };
         let class = AuditClass::of(line.groups);
-        let line = AuditEvent {
+        let admitted = if class.is_limited() { sinks.budgets.lock().admit(line) } else { Some(0) };
+        let Some(omitted) = admitted else { return };
+        let event = AuditEvent {
             namespace: line.namespace.map(shortened),
             name: line.name.map(shortened),
             ..*line
         };
+        let line = AuditLine { event, omitted };
         let Ok(mut bytes) = serde_json::to_vec(&line) else { return };
         bytes.push(b'\n');
-        if let Err(error) = sinks[class as usize].lock().write(&bytes) {
+        if let Err(error) = sinks.files[class as usize].lock().write(&bytes) {
             tracing::warn!(%error, "cannot write the audit log");
         }
     }
@@ -221,7 +255,7 @@ fn open(path: &Path) -> std::io::Result<File> {
 mod tests {
     use super::*;
 
-    fn event<'a>(user: &'a str, groups: &'a [String]) -> AuditEvent<'a> {
+    pub(super) fn event<'a>(user: &'a str, groups: &'a [String]) -> AuditEvent<'a> {
         AuditEvent {
             time: "t",
             user,
@@ -287,6 +321,25 @@ mod tests {
         let sizes: Vec<u64> = sizes.map(|file| file.unwrap().metadata().unwrap().len()).collect();
         assert_eq!(sizes.len(), 7, "the file of administrators is not rotated");
         assert!(sizes.iter().all(|size| *size < SIZE + 1024), "{sizes:?}");
+    }
+
+    /// One machine writes what is refused, a hundred thousand times: what another machine did stays.
+    #[test]
+    fn a_flood_of_one_machine_keeps_the_events_of_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = AuditLog::with_sizes(&dir.path().join("audit.log"), |_| 256 << 10).unwrap();
+        let groups = [NODE_GROUP.to_owned()];
+        log.log(&event("system:node:a", &groups));
+        let refused = AuditEvent { code: 403, ..event("system:node:b", &groups) };
+        (0..100_000).for_each(|_| log.log(&refused));
+        log.log(&event("system:node:b", &groups));
+        let text = std::fs::read_to_string(dir.path().join("audit-machines.log")).unwrap();
+        assert!(text.starts_with(r#"{"time":"t","user":"system:node:a""#), "{text:.200}");
+        assert!(
+            text.ends_with("\"code\":201,\"omitted\":99500}\n"),
+            "{}",
+            text.lines().last().unwrap()
+        );
     }
 
     #[test]
