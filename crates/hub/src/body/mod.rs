@@ -193,7 +193,8 @@ fn decode_yaml(body: &[u8]) -> Result<DecodedObject, DecodeError> {
     });
     let mut value = decoded.map_err(|error| {
         let text = error.to_string();
-        DecodeError::Yaml(text.lines().next().unwrap_or_default().to_owned())
+        // It may repeat a value of megabytes.
+        DecodeError::Yaml(shorten(text.lines().next().unwrap_or_default()))
     })?;
     normalize_whole_floats(&mut value);
     Ok(DecodedObject { value, duplicates: Vec::new() })
@@ -393,6 +394,13 @@ mod tests {
         let text = format!("a: &x \"{}\"\nb: [{}]\n", "A".repeat(64_000), "*x,".repeat(900));
         let error = decode(Some("application/yaml"), text.as_bytes()).unwrap_err().to_string();
         assert!(error.contains("use fewer aliases"), "{error}");
+    }
+
+    #[test]
+    fn errors_of_yaml_are_short() {
+        let text = format!("a: {}", "9".repeat(100_000));
+        let error = decode(Some("application/yaml"), text.as_bytes()).unwrap_err().to_string();
+        assert!(error.len() < 1000 && error.contains("non-finite"), "{error}");
     }
 
     async fn read(user: &UserInfo, body: Vec<u8>) -> Result<BufferedBody, ApiError> {
