@@ -69,16 +69,28 @@ impl ReadmitArgs {
             next = token.map(|token| params.continue_token(&token));
         }
         ensure!(!found.is_empty(), "the hub has no Nodes");
+        for node in &found {
+            // A token without pools is for the default one, whose configs this machine could not read before.
+            let name = node.name_any();
+            ensure!(
+                !roles(node).is_empty(),
+                "Node {name} has no role: give it one with machinist label node {name} {ROLE_LABEL_PREFIX}POOL=, or \
+                 create a token with machinist hub token --role bootstrap --replace {name} --pool POOL"
+            );
+        }
         Ok(found)
     }
 }
 
+fn roles(node: &Node) -> Vec<&str> {
+    let labels = node.labels().keys();
+    labels.filter_map(|label| label.strip_prefix(ROLE_LABEL_PREFIX)).collect()
+}
+
 /// A token with which one machine may join under the name of its Node, in the Node's pools.
 async fn create_token(client: &Client, node: &Node) -> Result<String> {
-    let roles = node.labels().keys().filter_map(|label| label.strip_prefix(ROLE_LABEL_PREFIX));
     let body = json!({
-        "role": "bootstrap", "name": "readmit", "replaces": node.name_any(),
-        "pools": roles.collect::<Vec<_>>(),
+        "role": "bootstrap", "name": "readmit", "replaces": node.name_any(), "pools": roles(node),
     });
     let request = http::Request::post("/machinist/v1/tokens")
         .header("content-type", "application/json")
