@@ -22,6 +22,7 @@ mod docs;
 mod durable_writes;
 mod enrolment;
 mod firstboot;
+mod fuzz_manifests;
 mod generate;
 mod generate_templates;
 mod join_crash;
