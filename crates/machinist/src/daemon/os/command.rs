@@ -1,11 +1,13 @@
 //! Runs commands of a host. Their output goes to the log line by line, so that a long download is seen to
-//! progress.
+//! progress. A command that hangs is stopped: the daemon would wait for it for ever, with its disk locked.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use machinist_core::api::names::path::{INTERNAL_REGISTRY_PULL_SECRET, PULL_SECRET};
@@ -18,6 +20,27 @@ const BINARY_DIRS: [&str; 6] =
     ["usr/bin", "usr/sbin", "usr/local/bin", "usr/local/sbin", "bin", "sbin"];
 /// How many characters of an error message are kept.
 const MAX_ERROR_LENGTH: usize = 256;
+/// How long a question to the host may take.
+const QUERY_LIMIT: Duration = Duration::from_secs(120);
+/// How long a command that downloads or installs something may print nothing.
+const SILENCE_LIMIT: Duration = Duration::from_secs(6 * 3600);
+/// How often the end of a command is looked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long to wait for the rest of the output of a command that has ended. A process that it left behind may keep it
+/// open for ever.
+const OUTPUT_GRACE: Duration = Duration::from_secs(2);
+/// How many bytes of the output are kept.
+const MAX_OUTPUT: usize = 16 << 20;
+/// A longer line counts as several.
+const MAX_LINE: u64 = 1 << 16;
+
+/// A line that a command has printed, or a part of a long one.
+enum OutputLine {
+    /// On standard output.
+    Output(Vec<u8>),
+    /// On standard error.
+    Error(Vec<u8>),
+}
 
 /// A host, by its root. In a pod that is where the host's root is mounted.
 #[derive(Debug, Clone)]
@@ -112,6 +135,18 @@ impl HostCommands {
         arguments: &[S],
         is_logged: bool,
     ) -> Result<HostCommandOutput> {
+        let limit = if is_logged { SILENCE_LIMIT } else { QUERY_LIMIT };
+        self.output_within(command_name, arguments, is_logged, limit)
+    }
+
+    /// The same with a time limit, which each line begins again if the output is logged.
+    fn output_within<S: AsRef<str>>(
+        &self,
+        command_name: &str,
+        arguments: &[S],
+        is_logged: bool,
+        limit: Duration,
+    ) -> Result<HostCommandOutput> {
         let mut command = if self.root == Path::new("/") {
             Command::new(command_name)
         } else {
@@ -132,33 +167,93 @@ impl HostCommands {
         let Some((stdout, stderr)) = streams else {
             bail!("cannot read the output of {command_name}")
         };
+        let (sender, lines) = mpsc::channel();
+        let (errors, name) = (sender.clone(), command_name.to_owned());
+        thread::spawn(move || read_lines(stderr, &name, true, &errors, OutputLine::Error));
         let name = command_name.to_owned();
-        let stderr_reader = thread::spawn(move || read_stream(stderr, &name, true));
-        let stdout = read_stream(stdout, command_name, is_logged);
-        let stderr = stderr_reader.join().unwrap_or_default();
+        thread::spawn(move || read_lines(stdout, &name, is_logged, &sender, OutputLine::Output));
+        let waited = wait_within(&mut child, &lines, is_logged, limit);
+        let (status, stdout, stderr) =
+            waited.with_context(|| format!("cannot wait for {command_name}"))?;
         let stderr = String::from_utf8_lossy(&stderr).into_owned();
-        let status = child.wait().with_context(|| format!("cannot wait for {command_name}"))?;
         Ok(HostCommandOutput { status, stdout, stderr })
     }
 }
 
+/// Waits for the end of a command. Returns its status, its output and its error messages. A command that exceeds its limit
+/// is killed.
+fn wait_within(
+    child: &mut Child,
+    lines: &Receiver<OutputLine>,
+    is_logged: bool,
+    limit: Duration,
+) -> Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let (mut ended, mut deadline) = (None, Instant::now() + limit);
+    loop {
+        match lines.recv_timeout(POLL_INTERVAL) {
+            Ok(line) => {
+                let (kept, bytes) = match line {
+                    OutputLine::Output(bytes) => (&mut stdout, bytes),
+                    OutputLine::Error(bytes) => (&mut stderr, bytes),
+                };
+                kept.extend_from_slice(&bytes[..bytes.len().min(MAX_OUTPUT - kept.len())]);
+                if is_logged && ended.is_none() {
+                    deadline = Instant::now() + limit;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            // Both streams have ended, and so does the command, unless it goes on silently.
+            Err(RecvTimeoutError::Disconnected) => match ended {
+                Some(status) => return Ok((status, stdout, stderr)),
+                None => thread::sleep(POLL_INTERVAL / 10),
+            },
+        }
+        if ended.is_none() {
+            ended = child.try_wait()?;
+            if ended.is_some() {
+                deadline = Instant::now() + OUTPUT_GRACE;
+            }
+        }
+        match ended {
+            _ if Instant::now() < deadline => {}
+            Some(status) => return Ok((status, stdout, stderr)),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                bail!("it had not ended after {limit:?}, and was stopped");
+            }
+        }
+    }
+}
+
 /// Reads a stream to its end, and logs its lines if that is asked for.
-fn read_stream(stream: impl Read, command_name: &str, is_logged: bool) -> Vec<u8> {
-    let mut all = Vec::new();
+fn read_lines(
+    stream: impl Read,
+    command_name: &str,
+    is_logged: bool,
+    lines: &Sender<OutputLine>,
+    of_stream: fn(Vec<u8>) -> OutputLine,
+) {
     let mut reader = BufReader::new(stream);
-    let mut line = Vec::new();
-    // Progress bars use carriage returns; only the last state of a line is logged.
-    while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+    loop {
+        let mut line = Vec::new();
+        let read = reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+        if !read.is_ok_and(|count| count > 0) {
+            return;
+        }
+        // Progress bars use carriage returns; only the last state of a line is logged.
         let part = String::from_utf8_lossy(&line);
         if is_logged
             && let Some(last) = part.trim_end().rsplit('\r').next().filter(|it| !it.is_empty())
         {
             tracing::info!(command = command_name, line = last, "command output");
         }
-        all.extend_from_slice(&line);
-        line.clear();
+        // Nobody listens to what a command has left behind.
+        if lines.send(of_stream(line)).is_err() {
+            return;
+        }
     }
-    all
 }
 
 /// The end of a long error message says most.
@@ -186,6 +281,17 @@ mod tests {
         assert!(
             format!("{error:#}").starts_with("cannot run no-such-command: install"),
             "{error:#}"
+        );
+        // A process that is left behind and keeps the output open.
+        let begin = Instant::now();
+        let left = host.stdout("sh", &["-c", "sleep 300 & echo $!"]).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+        host.stdout("kill", &[left.trim()]).unwrap();
+        let limit = Duration::from_millis(100);
+        let error = host.output_within("sleep", &["300"], true, limit).unwrap_err();
+        assert_eq!(
+            format!("{error:#}"),
+            "cannot wait for sleep: it had not ended after 100ms, and was stopped"
         );
         let long = tail(&format!("{}end", "ä".repeat(300)));
         assert!(long.starts_with("[47 more chars] ä") && long.ends_with("end"), "{long}");
