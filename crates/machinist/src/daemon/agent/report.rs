@@ -50,8 +50,9 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest such time that is waited at once.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
-/// How many reports wait at most while the API server is slow or limits this machine. Later ones are dropped.
-const MAX_WAITING_REPORTS: usize = 1000;
+/// How many reports wait at most while the API server is slow or limits this machine. Later ones are dropped. Each may hold
+/// a version of the Node, so that many of them are most of the daemon's memory.
+const MAX_WAITING_REPORTS: usize = 256;
 /// How often a report is retried after a conflict.
 const MAX_CONFLICT_RETRIES: usize = 4;
 
