@@ -103,6 +103,12 @@ pub fn done_but_degraded(config: &str, image: Option<&str>, reason: &str) -> Nod
     done(config, image).into_iter().chain(failed).collect()
 }
 
+/// The machine cannot go on, whatever config it should have.
+#[must_use]
+pub fn stalled(reason: &str) -> NodeAnnotationPatch {
+    patch_of([(annotation::STATE, Some(state::DEGRADED)), (annotation::REASON, Some(reason))])
+}
+
 /// The machine failed while `desired` was its desired config. `drifted` are the paths that others have changed.
 #[must_use]
 pub fn failed(

@@ -23,6 +23,7 @@
 //! | [`identity_claim`] | who acts as a machine, if two have its identity |
 //! | `rebuild` | which config a machine has that lost its `currentconfig` |
 //! | [`boot_guard`] | whether a host whose daemon is a pod guards the next boot |
+//! | [`stall`] | whether the disk answers |
 //! | `backoff` | the pause after a failure |
 
 pub mod actions;
@@ -39,6 +40,7 @@ mod pending;
 mod rebuild;
 pub mod reports;
 pub mod session;
+pub mod stall;
 pub mod update;
 
 pub use backoff::backoff;

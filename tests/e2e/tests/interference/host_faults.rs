@@ -14,7 +14,7 @@ const MEMORY_LIMIT: u64 = 64 << 20;
 const CPU_QUOTA: u32 = 5000;
 
 /// The process ID of the daemon as the host of the machine sees it.
-fn host_pid(machine: &Machine) -> u32 {
+pub(super) fn host_pid(machine: &Machine) -> u32 {
     let inside = machine.sh(DAEMON_PID).unwrap().trim().to_owned();
     let leader = machine.root().unwrap();
     let namespace = |process: &Path| fs::read_link(process.join("ns/pid")).ok();

@@ -11,3 +11,4 @@ mod immutable_files;
 mod own_unit;
 mod quarantine;
 mod random_faults;
+mod stalled_disk;

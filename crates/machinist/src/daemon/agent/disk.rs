@@ -13,7 +13,7 @@ use machinist_core::daemon::PendingChange;
 use machinist_core::drift::{DriftFinding, DriftReference};
 use machinist_core::health::FailedConfig;
 
-use super::super::root::{HostRoot, host_defaults};
+use super::super::root::{HostRoot, WorkOnDisk, host_defaults};
 use super::super::state::{self, DiskState};
 use super::super::transaction::{self, FsChange, Recovery};
 use super::super::{drift, health, private_files, quarantine};
@@ -264,5 +264,9 @@ fn open_locked(path: &Path) -> Result<HostRoot> {
 async fn blocking<T: Send + 'static>(
     call: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    tokio::task::spawn_blocking(call).await.context("the thread that works on the disk panicked")?
+    let work = move || {
+        let _work = WorkOnDisk::begin();
+        call()
+    };
+    tokio::task::spawn_blocking(work).await.context("the thread that works on the disk panicked")?
 }

@@ -27,6 +27,7 @@
 //! | `disk` | all work on the disk, on blocking threads |
 //! | `heartbeat` | the Node and its lease, on a host without kubelet |
 //! | `renew_certificate` | the client certificate, before it expires |
+//! | `stalled_disk` | a disk that does not answer, reported |
 //! | `metrics` | Prometheus metrics |
 //!
 //! SIGTERM is honoured between two steps only. A step that has begun is completed.
@@ -49,6 +50,7 @@ mod reconcile;
 mod renew_certificate;
 mod report;
 mod run_command;
+mod stalled_disk;
 mod update;
 
 use std::path::PathBuf;
@@ -82,6 +84,7 @@ pub(crate) use heartbeat::{NodeRegistration, new_node};
 use metrics::DaemonMetrics;
 use own_node::OwnNode;
 use report::Reporter;
+use stalled_disk::StallReporter;
 
 /// How to run the daemon.
 #[derive(Debug, Clone)]
@@ -359,7 +362,15 @@ impl Agent {
         if delay.is_some() {
             return NextReconcile::Wait(delay);
         }
-        let reconciled = self.reconcile(node).await;
+        let stalls = StallReporter {
+            own_node: self.own_node.clone(),
+            reporter: self.reporter.clone(),
+            metrics: self.metrics.clone(),
+        };
+        let reconciled = tokio::select! {
+            reconciled = self.reconcile(node) => reconciled,
+            never = stalls.report_stalls() => match never {},
+        };
         // Before a pause the certificates are refreshed, even if the config cannot be applied.
         let is_held = NodeView(node).held().is_some();
         let refreshed = match reconciled {

@@ -10,7 +10,7 @@ use machinist_core::apply::{ApplyPlan, QuarantineView, RepairPlan};
 use machinist_core::drift;
 
 use super::super::quarantine;
-use super::super::root::{HostRoot, host_defaults};
+use super::super::root::{HostRoot, WorkOnDisk, host_defaults};
 use super::super::transaction::{self, FsChange, PartialChange};
 
 /// The directory of unit files.
@@ -36,6 +36,7 @@ pub(crate) fn heal(
     config: &MachineConfig,
     later: &BTreeSet<String>,
 ) -> Result<HealReport> {
+    let _work = WorkOnDisk::begin();
     let root = HostRoot::open(root)?;
     transaction::recover(&root)?;
     let RepairPlan { plan, not_repaired } = plan_repair(&root, config)?;

@@ -25,7 +25,7 @@ use machinist_core::drift::{self, DriftFinding, DriftReference, DriftReport};
 use tokio::time::Instant;
 
 use super::quarantine;
-use super::root::{HostRoot, host_defaults};
+use super::root::{HostRoot, WorkOnDisk, host_defaults};
 use directories::DirectoryWatcher;
 
 #[allow(unused_imports, reason = "the loop of the daemon calls it")]
@@ -45,6 +45,7 @@ const POLL_SHARE: u32 = 20;
 
 /// Compares everything that a config manages with the disk.
 pub(crate) fn check(root: &Path, reference: &DriftReference) -> Result<DriftReport> {
+    let _work = WorkOnDisk::begin();
     // Opened again each time: a directory may have been moved away since.
     let root = HostRoot::open_read_only(root)?;
     // What an earlier change left wrong is reported on its own, and is not drift.

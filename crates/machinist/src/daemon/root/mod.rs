@@ -2,6 +2,7 @@
 //! followed: where links count, the plan has already resolved them.
 
 mod facts;
+mod progress;
 mod read;
 
 use std::io::{self, Write as _};
@@ -19,6 +20,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+pub(super) use progress::{WorkOnDisk, work_on_disk};
 pub(super) use read::set_meta;
 
 /// A directory that is the root of a machine.
@@ -73,6 +75,7 @@ impl HostRoot {
 
     /// Opens a directory beneath the root.
     pub(super) fn open_directory(&self, path: &str) -> io::Result<OwnedFd> {
+        progress::count(path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let relative = path.trim_start_matches('/');
         let relative = if relative.is_empty() { "." } else { relative };
@@ -82,6 +85,7 @@ impl HostRoot {
 
     /// Opens the directory of a path. Returns it with the name in it.
     pub(super) fn open_parent<'a>(&self, path: &'a str) -> io::Result<(Arc<OwnedFd>, &'a str)> {
+        progress::count(path);
         let (directory, name) = split(path);
         let mut last = self.last_directory.lock();
         if let Some((_, fd)) = last.as_ref().filter(|(path, _)| path == directory) {

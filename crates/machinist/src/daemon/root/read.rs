@@ -1,23 +1,25 @@
 //! Reads a root, and sets permissions and owners in it.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Seek as _};
 use std::os::fd::AsFd;
 
 use machinist_core::apply::{
     ContentSource, FileContent, FileMeta, FileOwner, FsNode, FsTree, FsTreeError,
 };
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, fstat, openat,
-    readlinkat, statat,
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Uid, fchmod, fchown, fstat, openat,
+    readlinkat, seek, statat,
 };
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use super::HostRoot;
+use super::{HostRoot, progress};
 
 /// The maximum size of a file that a plan reads as a whole.
-const MAX_FILE_SIZE: u64 = 64 << 20;
+pub(in super::super) const MAX_FILE_SIZE: u64 = 64 << 20;
+/// The maximum size of a file whose digest is that of all its bytes. It is far above what a config can have.
+const MAX_DENSE_FILE: u64 = 1 << 30;
 
 impl HostRoot {
     /// What is at a path.
@@ -114,18 +116,50 @@ fn meta(stat: &Stat) -> FileMeta {
 }
 
 fn digest(file: &mut File) -> io::Result<(u64, String)> {
-    let (mut hasher, mut size) = (Sha256::new(), 0);
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            break;
-        }
-        hasher.update(&buffer[..count]);
-        size += count as u64;
+    let length = file.metadata()?.len();
+    if length > MAX_DENSE_FILE {
+        return sparse_digest(file, length);
     }
+    let mut hasher = Sha256::new();
+    let size = hash_part(file, u64::MAX, &mut hasher)?;
     let sha256 = machinist_core::hex::hex(&hasher.finalize());
     Ok((size, sha256))
+}
+
+/// Reads a part of a file from where it stands. Returns how much there was of it.
+fn hash_part(file: &mut File, limit: u64, hasher: &mut Sha256) -> io::Result<u64> {
+    let mut part = file.take(limit);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let count = part.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(limit - part.limit());
+        }
+        hasher.update(&buffer[..count]);
+        progress::tick();
+    }
+}
+
+/// The digest of a file that is larger than any that a config can have: of its data without the holes. A user who may
+/// write a file can make it larger than a disk in an instant, and reading that would take the daemon days.
+fn sparse_digest(file: &mut File, length: u64) -> io::Result<(u64, String)> {
+    let mut hasher = Sha256::new();
+    hasher.update(b"sparse");
+    hasher.update(length.to_le_bytes());
+    let mut offset = 0;
+    loop {
+        let begin = match seek(&*file, SeekFrom::Data(offset)) {
+            Ok(begin) => begin,
+            // The rest is a hole.
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let end = seek(&*file, SeekFrom::Hole(begin))?;
+        hasher.update(begin.to_le_bytes());
+        file.seek(io::SeekFrom::Start(begin))?;
+        offset = begin + hash_part(file, end - begin, &mut hasher)?.max(1);
+    }
+    Ok((length, machinist_core::hex::hex(&hasher.finalize())))
 }
 
 /// Sets owner and permissions if they differ.
@@ -140,4 +174,36 @@ pub(in super::super) fn set_meta(fd: impl AsFd, wanted: FileMeta) -> io::Result<
         fchmod(&fd, Mode::from_raw_mode(wanted.mode))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt as _;
+
+    #[test]
+    fn a_file_as_large_as_the_file_system_allows_is_read_in_no_time() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("etc")).unwrap();
+        let root = HostRoot::open(directory.path()).unwrap();
+        let file = File::create(directory.path().join("etc/large")).unwrap();
+        let of = || match root.look("/etc/large").unwrap() {
+            FsNode::File { content, .. } => (content.size, content.sha256),
+            other => panic!("{other:?}"),
+        };
+        file.set_len(MAX_DENSE_FILE + 1).unwrap();
+        let empty = of();
+        assert_eq!(empty.0, MAX_DENSE_FILE + 1);
+        file.write_all_at(b"data", 1 << 29).unwrap();
+        let changed = of();
+        assert_ne!(changed, empty);
+        assert_eq!(of(), changed);
+        file.set_len(4 << 40).unwrap();
+        assert_eq!(of().0, 4 << 40);
+        // What a config can have is read as a whole.
+        file.set_len(0).unwrap();
+        file.write_all_at(b"foo\n", 0).unwrap();
+        let sha256 = "b5bb9d8014a0f9b1d61e21e796d78dccdf1352f23cd32812f4850b878ae4944c";
+        assert_eq!(of(), (4, sha256.to_owned()));
+    }
 }
