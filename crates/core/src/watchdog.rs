@@ -73,7 +73,7 @@ impl ServiceProblem {
     #[must_use]
     pub fn cause(self) -> &'static str {
         match self {
-            Self::NoIdentity => "the identity of this machine is missing",
+            Self::NoIdentity => "the identity of this machine is missing or damaged",
             Self::Unit(UnitFileState::Empty) => "its unit is empty",
             Self::Unit(UnitFileState::Masked) => "its unit is masked",
             Self::Unit(UnitFileState::Invalid) => "systemd cannot load its unit",

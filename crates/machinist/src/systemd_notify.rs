@@ -12,6 +12,11 @@ use sd_notify::NotifyState;
 /// them: some tools would send messages of their own.
 pub(crate) const VARIABLES: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
+/// Whether systemd has started this process as a service that reports readiness.
+pub(crate) fn is_service() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
 /// Reports that the service does its work from now on.
 pub(crate) fn ready() {
     send(NotifyState::Ready);

@@ -80,7 +80,7 @@ impl fmt::Debug for ShadowPassword {
 pub(super) fn read(view: &mut TreeOverlay) -> Result<HostBaseline, ApplyError> {
     let path = view.resolve(BASELINE_PATH)?;
     let Some(bytes) = view.bytes(&path)? else { return Ok(HostBaseline::default()) };
-    versioned::from_json(BASELINE_PATH, VERSION, &bytes).map_err(|error| match error {
+    HostBaseline::from_json(&bytes).map_err(|error| match error {
         VersionedFileError::Invalid { path, line, column } => ApplyError::InvalidBaseline {
             path,
             problem: format!("not readable at line {line}, column {column}"),
@@ -90,6 +90,11 @@ pub(super) fn read(view: &mut TreeOverlay) -> Result<HostBaseline, ApplyError> {
 }
 
 impl HostBaseline {
+    /// Reads the file.
+    pub fn from_json(bytes: &[u8]) -> Result<Self, VersionedFileError> {
+        versioned::from_json(BASELINE_PATH, VERSION, bytes)
+    }
+
     /// Records permissions before they are changed for the first time.
     pub(super) fn keep_meta(&mut self, path: &str, meta: FileMeta) {
         self.metas.entry(path.to_owned()).or_insert(meta);

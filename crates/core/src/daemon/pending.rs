@@ -107,6 +107,12 @@ impl PendingChange {
         Self { requested_reboot, ..Self::new(config, config, actions, boot, None) }
     }
 
+    /// A change whose record is lost. Nobody knows which of its actions are left, and a reboot does for all of them.
+    #[must_use]
+    pub fn with_lost_record(config: &MachineConfig, boot: &str) -> Self {
+        Self { requested_reboot: None, ..Self::reboot(config, "", boot) }
+    }
+
     /// Whether the config stays, so that there is nothing to return to.
     #[must_use]
     pub fn keeps_config(&self) -> bool {
@@ -221,6 +227,13 @@ mod tests {
         let third = PendingChange::new(&c, &a, actions(&[Nothing]), "later", Some(second));
         assert_eq!(third.remaining_actions("later"), actions(&[DaemonReload]));
         assert_eq!(third.earlier.unwrap().earlier, None);
+    }
+
+    #[test]
+    fn a_change_whose_record_is_lost_reboots_and_is_nobodys_request() {
+        let pending = PendingChange::with_lost_record(&config("a"), "now");
+        assert!(pending.needs_reboot("now") && !pending.needs_reboot("later"));
+        assert!(pending.keeps_config() && pending.requested_reboot.is_none());
     }
 
     #[test]

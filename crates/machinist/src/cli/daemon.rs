@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand};
@@ -19,9 +20,13 @@ use super::log_args::LogArgs;
 use super::metrics_args::MetricsSecurityArgs;
 use super::signals::shutdown_signal;
 use crate::daemon::agent::{self, DaemonOptions, ExitReason, NodeRegistration};
+use crate::daemon::join::identity_copy;
 use crate::daemon::join::paths::JoinPaths;
 use crate::metrics::MetricsOptions;
 use crate::systemd_notify;
+
+/// How often a daemon without a usable identity looks for one.
+const IDENTITY_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Run the daemon of this machine, or show its status
 ///
@@ -157,7 +162,9 @@ impl DaemonStartArgs {
             // On the only thread of the runtime: a step that blocks it for the whole timeout is stuck.
             systemd_notify::start_watchdog(|| std::future::ready(true));
             loop {
-                let client = self.connection.long_running_client().await?;
+                let Some(client) = self.connect(&stop).await? else {
+                    return Ok(CommandOutcome::Done);
+                };
                 match agent::run(client, self.options()?, stop.clone()).await? {
                     ExitReason::Stopped => return Ok(CommandOutcome::Done),
                     ExitReason::CertificateRenewed => {}
@@ -167,6 +174,43 @@ impl DaemonStartArgs {
         // A download in progress must not delay the exit.
         runtime.shutdown_background();
         ended
+    }
+
+    /// The client; `None` if the process is asked to stop first. A machine whose own identity is missing or damaged uses
+    /// its copy, or waits for a new one: a process that ends is no use to it.
+    async fn connect(&self, stop: &CancellationToken) -> Result<Option<kube::Client>> {
+        let own = JoinPaths::new(&self.root).kubeconfig();
+        let mut reported = String::new();
+        loop {
+            let error = match self.connection.long_running_client().await {
+                Ok(client) => return Ok(Some(client)),
+                Err(error) => error,
+            };
+            let may_wait = own.exists() || systemd_notify::is_service();
+            if !self.connection.is_kubeconfig(&own) || !may_wait {
+                return Err(error);
+            }
+            match identity_copy::restore(&self.root) {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(error = %format_args!("{error:#}"), "cannot restore the identity");
+                }
+            }
+            let error = format!("{error:#}");
+            if error != reported {
+                tracing::error!(
+                    error,
+                    "the identity of this machine cannot be used: run machinist join again, with a token of machinist hub token --role bootstrap --replace NAME"
+                );
+                reported = error;
+            }
+            systemd_notify::ready();
+            tokio::select! {
+                () = stop.cancelled() => return Ok(None),
+                () = tokio::time::sleep(IDENTITY_RETRY_INTERVAL) => {}
+            }
+        }
     }
 
     fn options(&self) -> Result<DaemonOptions> {

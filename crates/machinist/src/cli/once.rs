@@ -12,7 +12,7 @@ use super::output::{DIMMED, ERROR, OutputFormat};
 use super::{CommandOutcome, output};
 use crate::daemon::HostRoot;
 use crate::daemon::once::{OnceReport, apply_once};
-use crate::daemon::transaction::{self, FsAction, Recovery};
+use crate::daemon::transaction::{self, FsAction, Recovered, Recovery};
 use crate::manifests::{self, ManifestDocument};
 
 /// Apply the files, units and keys of a config to a root directory, completely or not at all
@@ -49,7 +49,7 @@ impl OnceArgs {
         let root = HostRoot::open(&self.root)?;
         let Some(config) = config else {
             let recovered = transaction::recover(&root)?;
-            return self.recover(recovered.as_ref(), &transaction::quarantined(&root)?);
+            return self.recover(&recovered, &transaction::quarantined(&root)?);
         };
         let report = apply_once(&root, &config)?;
         match self.output {
@@ -59,27 +59,32 @@ impl OnceArgs {
         Ok(if report.refused.is_some() { CommandOutcome::Refused } else { CommandOutcome::Done })
     }
 
-    fn recover(
-        &self,
-        recovered: Option<&Recovery>,
-        left: &[ObstructedPath],
-    ) -> Result<CommandOutcome> {
+    fn recover(&self, recovered: &Recovered, left: &[ObstructedPath]) -> Result<CommandOutcome> {
         match self.output {
             OutputFormat::Json => {
                 let left: Vec<String> = left.iter().map(ToString::to_string).collect();
-                let report = serde_json::json!({"recovered": recovered, "quarantined": left});
+                let unreadable: Vec<String> =
+                    recovered.unreadable.iter().map(ToString::to_string).collect();
+                let report = serde_json::json!({
+                    "recovered": recovered.change, "quarantined": left, "unreadable": unreadable,
+                });
                 output::print_json(&report)?;
             }
             OutputFormat::Text => {
+                let change = recovered.change.as_ref();
                 let mut text =
-                    recovered.map_or_else(|| "Nothing was interrupted.\n".to_owned(), recovery);
+                    change.map_or_else(|| "Nothing was interrupted.\n".to_owned(), recovery);
+                for file in &recovered.unreadable {
+                    let _ = writeln!(text, "Unreadable: {}", printable(&file.to_string()));
+                }
                 for path in left {
                     let _ = writeln!(text, "Not restored: {}", printable(&path.to_string()));
                 }
                 output::print(&text)?;
             }
         }
-        Ok(if left.is_empty() { CommandOutcome::Done } else { CommandOutcome::Refused })
+        let is_complete = left.is_empty() && recovered.unreadable.is_empty();
+        Ok(if is_complete { CommandOutcome::Done } else { CommandOutcome::Refused })
     }
 }
 

@@ -22,6 +22,7 @@
 //! | `journal` | the plan of a change, on disk before it begins |
 //! | `preflight` | what would keep a plan from being performed, before it begins |
 //! | `quarantine` | steps that could not be undone, tried again |
+//! | `unreadable_files` | damaged records, moved away |
 //! | `apply` | performs and undoes the steps of a plan |
 
 pub(crate) mod agent;
@@ -43,6 +44,7 @@ mod state;
 pub(crate) mod status;
 mod systemd;
 pub mod transaction;
+mod unreadable_files;
 pub(crate) mod watchdog;
 
 pub use root::HostRoot;

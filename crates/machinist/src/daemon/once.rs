@@ -10,7 +10,7 @@ use super::os::abilities::with_user_rules;
 use super::private_files;
 use super::root::HostRoot;
 use super::state::current_config;
-use super::transaction::{self, FsChange, Recovery};
+use super::transaction::{self, FsChange, Recovered, Recovery};
 
 /// What a run did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -54,7 +54,7 @@ fn recover_and_apply(
 ) -> Result<OnceReport> {
     let recovered = transaction::recover(root)?;
     private_files::restrict(root)?;
-    let recovery = recovered.as_ref().map(ToString::to_string);
+    let recovery = recovered.report();
     apply_config(root, new, initial, recovered).map_err(|error| match recovery {
         // The recovery happened even if this run failed.
         Some(recovery) => error.context(recovery),
@@ -66,17 +66,17 @@ fn apply_config(
     root: &HostRoot,
     new: &MachineConfig,
     initial: MachineConfig,
-    recovered: Option<Recovery>,
+    recovered: Recovered,
 ) -> Result<OnceReport> {
     let old = current_config(root)?.unwrap_or(initial);
     let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
     let mut report = OnceReport {
         from: name(&old),
         to: name(new),
-        recovered,
+        recovered: recovered.change,
         refused: None,
         changes: Vec::new(),
-        notes: Vec::new(),
+        notes: recovered.unreadable.iter().map(ToString::to_string).collect(),
     };
     let overrides = with_user_rules(root.path(), ValidationOverrides::default());
     if let Err(refusal) = check_reconcilable(&old, new, overrides) {
@@ -89,7 +89,7 @@ fn apply_config(
         return Ok(report);
     }
     report.changes = plan.steps.iter().map(transaction::describe).collect();
-    report.notes = apply::not_applied_here(new).into_iter().chain(plan.notes.clone()).collect();
+    report.notes.extend(apply::not_applied_here(new).into_iter().chain(plan.notes.clone()));
     if !plan.steps.is_empty()
         && let Some(note) = transaction::commit(root, plan)?
     {

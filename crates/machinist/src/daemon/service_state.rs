@@ -23,17 +23,17 @@ const UNIT_DIRS: [&str; 5] = [
 /// Observes the service; `None` if the machine has not joined.
 pub(super) async fn observe(root: &Path) -> Option<ObservedService> {
     let join_paths = JoinPaths::new(root);
-    let has_identity = join_paths.kubeconfig().metadata().is_ok_and(|found| found.len() > 0);
+    let identity = credentials::read_flattened(&join_paths.kubeconfig()).ok();
+    let has_joined = join_paths.kubeconfig().symlink_metadata().is_ok();
     // A damaged one counts too; that of a package does nothing before the machine joins.
     let has_own_unit = join_paths.unit_file(SERVICE).symlink_metadata().is_ok();
-    if !has_identity && !has_own_unit {
+    if !has_joined && !has_own_unit {
         return None;
     }
     let (mut unit, text) = unit_file(root);
     let binary = binary_path(&text).map_or(BinaryFile::Present, |path| binary_file(root, path));
-    let identity = credentials::read_flattened(&join_paths.kubeconfig()).ok();
     let mut observed = ObservedService {
-        has_identity,
+        has_identity: identity.is_some(),
         has_expired: identity.is_some_and(|identity| credentials::has_expired(&identity)),
         unit,
         is_enabled: UNIT_DIRS.iter().any(|directory| {

@@ -2,8 +2,8 @@
 //! and the force file.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
@@ -16,7 +16,8 @@ use machinist_core::daemon::{PENDING_PATH, PendingChange};
 use machinist_core::os::{layered_image, with_layered_image};
 use machinist_core::versioned::VersionedFileError;
 
-use super::root::{HostRoot, split};
+use super::root::{HostRoot, MAX_FILE_SIZE, split};
+use super::unreadable_files;
 
 /// The current boot of the machine. In a pod, the boot ID beneath the host's root counts if it is there.
 pub(super) fn boot_id(root: &Path) -> Result<String> {
@@ -35,6 +36,8 @@ pub(super) struct DiskState {
     pub(super) damage: Option<String>,
     /// The change that is not complete.
     pub(super) pending: Option<PendingChange>,
+    /// Why the record of that change cannot be read, although there is one.
+    pub(super) lost_pending: Option<String>,
     /// The annotations that a new machine writes to its Node.
     pub(super) first_boot_annotations: Option<BTreeMap<String, String>>,
     /// Whether the force file asks to rewrite everything.
@@ -49,11 +52,24 @@ impl DiskState {
             CurrentConfigFile::Config(config) => (Some(*config), None),
             CurrentConfigFile::Damaged(damage) => (None, Some(damage)),
         };
+        let (pending, lost_pending) = match read_pending(root)? {
+            Ok(pending) => (pending, None),
+            Err(damage) => (None, Some(damage)),
+        };
+        let first_boot_annotations = match first_boot(root) {
+            // Only a machine without a config needs them.
+            Err(error) if current.is_some() => {
+                tracing::debug!(error = %format_args!("{error:#}"), "ignoring this file");
+                None
+            }
+            read => read?,
+        };
         Ok(Self {
             current,
             damage,
-            pending: pending(root)?,
-            first_boot_annotations: first_boot(root)?,
+            pending,
+            lost_pending,
+            first_boot_annotations,
             force_rewrite: exists(root, FORCE)?,
         })
     }
@@ -69,6 +85,25 @@ impl DiskState {
     }
 }
 
+/// One of the daemon's files.
+enum OwnFile {
+    Absent,
+    Bytes(Vec<u8>),
+    /// It cannot be what it should: why.
+    Damaged(String),
+}
+
+fn read_own(root: &HostRoot, path: &str) -> Result<OwnFile> {
+    Ok(match root.look(path).with_context(|| format!("cannot read {path}"))? {
+        FsNode::Absent => OwnFile::Absent,
+        FsNode::File { content, .. } if content.size > MAX_FILE_SIZE => {
+            OwnFile::Damaged(format!("{path} is larger than such a file can be"))
+        }
+        FsNode::File { .. } => OwnFile::Bytes(root.read(path)?),
+        other => OwnFile::Damaged(format!("{path} is {}, not a file", other.kind())),
+    })
+}
+
 /// What the file with the current config is.
 pub(super) enum CurrentConfigFile {
     /// There is none.
@@ -81,12 +116,11 @@ pub(super) enum CurrentConfigFile {
 
 /// Reads the file with the current config.
 pub(super) fn read_current_config(root: &HostRoot) -> Result<CurrentConfigFile> {
-    match root.look(CURRENT_CONFIG).with_context(|| format!("cannot read {CURRENT_CONFIG}"))? {
-        FsNode::File { .. } => {}
-        FsNode::Absent => return Ok(CurrentConfigFile::Absent),
-        other => anyhow::bail!("{CURRENT_CONFIG}: this is {}, not a file: remove it", other.kind()),
-    }
-    let bytes = root.read(CURRENT_CONFIG)?;
+    let bytes = match read_own(root, CURRENT_CONFIG)? {
+        OwnFile::Absent => return Ok(CurrentConfigFile::Absent),
+        OwnFile::Damaged(damage) => return Ok(CurrentConfigFile::Damaged(damage)),
+        OwnFile::Bytes(bytes) => bytes,
+    };
     let config = match apply::parse_current_config(&bytes) {
         Ok(config) => config,
         // Not the parser's message: it may quote a secret from the config.
@@ -131,10 +165,12 @@ pub(super) fn write_current_config(root: &HostRoot, config: &MachineConfig) -> R
 
 /// The current layered image of a root, if there is one, or why it cannot be read.
 fn current_image(root: &HostRoot) -> Result<Result<Option<String>, String>> {
-    if !root.exists(CURRENT_IMAGE).with_context(|| format!("cannot read {CURRENT_IMAGE}"))? {
-        return Ok(Ok(None));
-    }
-    Ok(match String::from_utf8(root.read(CURRENT_IMAGE)?) {
+    let bytes = match read_own(root, CURRENT_IMAGE)? {
+        OwnFile::Absent => return Ok(Ok(None)),
+        OwnFile::Damaged(damage) => return Ok(Err(damage)),
+        OwnFile::Bytes(bytes) => bytes,
+    };
+    Ok(match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
         Err(_) => Err(format!("{CURRENT_IMAGE} is not an image reference")),
     })
@@ -144,18 +180,21 @@ fn exists(root: &HostRoot, path: &str) -> Result<bool> {
     root.exists(path).with_context(|| format!("cannot read {path}"))
 }
 
-/// The change that is not complete. A damaged file is ignored, so that the machine does not stop: it is
-/// only about what to do after a change. The file of a newer Machinist is an error.
+/// The change that is not complete; none if its record is damaged.
 pub(super) fn pending(root: &HostRoot) -> Result<Option<PendingChange>> {
-    if !exists(root, PENDING_PATH)? {
-        return Ok(None);
-    }
-    match PendingChange::from_json(&root.read(PENDING_PATH)?) {
-        Ok(pending) => Ok(Some(pending)),
-        Err(error @ VersionedFileError::Invalid { .. }) => {
-            tracing::warn!(%error, "ignoring the damaged record of a pending change");
-            Ok(None)
-        }
+    Ok(read_pending(root)?.unwrap_or_default())
+}
+
+/// The change that is not complete, or why its record cannot be read. That of a newer Machinist is an error.
+fn read_pending(root: &HostRoot) -> Result<Result<Option<PendingChange>, String>> {
+    let bytes = match read_own(root, PENDING_PATH)? {
+        OwnFile::Absent => return Ok(Ok(None)),
+        OwnFile::Damaged(damage) => return Ok(Err(damage)),
+        OwnFile::Bytes(bytes) => bytes,
+    };
+    match PendingChange::from_json(&bytes) {
+        Ok(pending) => Ok(Ok(Some(pending))),
+        Err(error @ VersionedFileError::Invalid { .. }) => Ok(Err(error.to_string())),
         Err(error) => Err(error.into()),
     }
 }
@@ -176,9 +215,14 @@ fn first_boot(root: &HostRoot) -> Result<Option<BTreeMap<String, String>>> {
 pub(super) fn set_pending(root: &HostRoot, pending: Option<&PendingChange>) -> Result<()> {
     let Some(pending) = pending else {
         if exists(root, PENDING_PATH)? {
-            root.remove(PENDING_PATH)
-                .and_then(|()| root.fsync_directory(DAEMON_DIR))
-                .with_context(|| format!("cannot remove {PENDING_PATH}"))?;
+            match root.remove(PENDING_PATH) {
+                Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                    unreadable_files::move_away(root, PENDING_PATH).map(drop)
+                }
+                removed => removed.map_err(anyhow::Error::new),
+            }
+            .and_then(|()| Ok(root.fsync_directory(DAEMON_DIR)?))
+            .with_context(|| format!("cannot remove {PENDING_PATH}"))?;
         }
         return Ok(());
     };
@@ -195,8 +239,14 @@ pub(super) fn set_pending(root: &HostRoot, pending: Option<&PendingChange>) -> R
 }
 
 /// Writes a file that only root may read, atomically.
-pub(super) fn write_private(root: &HostRoot, path: &str, bytes: &[u8]) -> std::io::Result<()> {
-    root.write_file(path, bytes, apply::PRIVATE_FILE_MODE)
+pub(super) fn write_private(root: &HostRoot, path: &str, bytes: &[u8]) -> io::Result<()> {
+    match root.write_file(path, bytes, apply::PRIVATE_FILE_MODE) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            unreadable_files::move_away(root, path).map_err(io::Error::other)?;
+            root.write_file(path, bytes, apply::PRIVATE_FILE_MODE)
+        }
+        written => written,
+    }
 }
 
 /// Removes the force file.

@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::journal::{Journal, JournalStage};
 use super::os::abilities::{keys_files, reads_certs_d};
 use super::root::{HostRoot, host_defaults};
+use super::unreadable_files::{self, Unreadable, UnreadableFile};
 use super::{preflight, quarantine};
 
 /// An interrupted change that was recovered.
@@ -49,6 +50,25 @@ impl fmt::Display for Recovery {
             write!(formatter, ", except for: {}", set_aside.join("; "))?;
         }
         Ok(())
+    }
+}
+
+/// What a recovery found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// The interrupted change, if there was one.
+    pub change: Option<Recovery>,
+    /// Damaged records, which were moved away.
+    pub unreadable: Vec<UnreadableFile>,
+}
+
+impl Recovered {
+    /// What was found, for people; `None` if nothing was.
+    #[must_use]
+    pub fn report(&self) -> Option<String> {
+        let files = self.unreadable.iter().map(ToString::to_string);
+        let found: Vec<String> = files.chain(self.change.iter().map(ToString::to_string)).collect();
+        (!found.is_empty()).then(|| found.join("; "))
     }
 }
 
@@ -126,10 +146,15 @@ pub(super) struct PartialChange {
 /// Recovers an interrupted change, if there is one, and tries again what an earlier recovery set aside.
 ///
 /// # Errors
-/// The journal cannot be read, or nothing can be written next to it. A path that cannot be restored is no
-/// error: it is set aside, and [`quarantined`] returns it.
-pub fn recover(root: &HostRoot) -> Result<Option<Recovery>> {
+/// The journal is that of a newer version, or nothing can be written next to it. A path that cannot be restored is no
+/// error: it is set aside, and [`quarantined`] returns it. Nor is a damaged record, which is moved away.
+pub fn recover(root: &HostRoot) -> Result<Recovered> {
+    let unreadable = unreadable_files::set_aside(root, Unreadable::Damaged)?;
     quarantine::retry(root)?;
+    Ok(Recovered { change: recover_change(root)?, unreadable })
+}
+
+fn recover_change(root: &HostRoot) -> Result<Option<Recovery>> {
     let Some((journal, stage)) = Journal::find(root)? else { return Ok(None) };
     let (left, outcome) = match stage {
         JournalStage::Begun => (super::apply::undo(root, &journal), RecoveryOutcome::RolledBack),

@@ -12,8 +12,8 @@ use machinist_core::versioned;
 use machinist_core::watchdog::{LastGood, WatchdogAction, watchdog_decision};
 use serde::{Deserialize, Serialize};
 
-use super::join::SERVICE;
 use super::join::paths::JoinPaths;
+use super::join::{SERVICE, identity_copy};
 use super::service_state;
 use super::systemd::Systemd;
 use crate::durable_file::{self, PartFile};
@@ -38,11 +38,12 @@ struct WatchdogRecord {
 }
 
 impl WatchdogRecord {
-    fn read(path: &Path) -> Result<Self> {
-        let Ok(bytes) = fs::read(path) else { return Ok(Self::default()) };
-        let show = path.display().to_string();
-        let read = versioned::from_json(&show, RECORD_VERSION, &bytes);
-        Ok(versioned::ignore_damage(read)?.unwrap_or_default())
+    /// Reads the record. One that cannot be read, because it is damaged or of a newer version, must not keep the watchdog from
+    /// its work: it counts from zero.
+    fn read(path: &Path) -> Self {
+        let Ok(bytes) = fs::read(path) else { return Self::default() };
+        versioned::from_json(&path.display().to_string(), RECORD_VERSION, &bytes)
+            .unwrap_or_default()
     }
 
     fn write(&self, path: &Path) -> Result<()> {
@@ -55,7 +56,11 @@ impl WatchdogRecord {
 /// Looks once, and restores what is broken.
 pub(crate) async fn run(root: &Path) -> Result<()> {
     let join_paths = JoinPaths::new(root);
-    let Some(observed) = service_state::observe(root).await else { return Ok(()) };
+    let Some(mut observed) = service_state::observe(root).await else { return Ok(()) };
+    if !observed.has_identity && identity_copy::restore(root)? {
+        let Some(again) = service_state::observe(root).await else { return Ok(()) };
+        observed = again;
+    }
     let Ok(unit) = fs::read_to_string(join_paths.last_good(SERVICE)) else { return Ok(()) };
     let copy = join_paths.last_good("machinist");
     let binary =
@@ -69,7 +74,7 @@ pub(crate) async fn run(root: &Path) -> Result<()> {
         unit_is_packaged: service_state::packaged_unit(root).as_deref() == Some(unit.as_str()),
     };
     let record_path = join_paths.watchdog_record();
-    let mut record = WatchdogRecord::read(&record_path)?;
+    let mut record = WatchdogRecord::read(&record_path);
     let decision = watchdog_decision(&observed, last_good, record.recoveries);
     let Some(problem) = decision.problem else { return Ok(()) };
     if decision.actions.is_empty() {
@@ -82,7 +87,13 @@ pub(crate) async fn run(root: &Path) -> Result<()> {
     record.restored.push(decision.describe());
     let excess = record.restored.len().saturating_sub(MAX_RECORDED);
     record.restored.drain(..excess);
-    record.write(&record_path)?;
+    if let Err(error) = record.write(&record_path) {
+        // On a full disk, too, a mask is removed and the service is started. Only what must be counted is not done.
+        if decision.is_recovery {
+            return Err(error);
+        }
+        tracing::warn!(error = %format_args!("{error:#}"), "cannot record what is restored");
+    }
     let is_running = observed.active_state.as_deref() == Some("active");
     for action in decision.actions {
         perform(root, action, &unit, &copy, &binary, is_running)
@@ -127,10 +138,12 @@ async fn perform(
     Ok(())
 }
 
-/// Stores the running binary and its unit as the last good ones, if they are those of the service and have changed.
+/// Stores the identity, and the running binary and its unit as the last good ones, if they are those of the service and have
+/// changed.
 /// Returns what the watchdog has restored since the last time.
 pub(super) fn store_last_good(root: &Path) -> Result<Vec<String>> {
     let join_paths = JoinPaths::new(root);
+    identity_copy::store(root)?;
     let (_, unit) = service_state::unit_file(root);
     let installed = service_state::binary_path(&unit).and_then(|path| path.canonicalize().ok());
     let running = std::env::current_exe().ok();
@@ -156,7 +169,7 @@ pub(super) fn store_last_good(root: &Path) -> Result<Vec<String>> {
             .with_context(|| format!("cannot write {}", stored.display()))?;
     }
     let path = join_paths.watchdog_record();
-    let record = WatchdogRecord::read(&path)?;
+    let record = WatchdogRecord::read(&path);
     durable_file::remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
     Ok(record.restored)
 }
@@ -216,14 +229,19 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_is_ignored() {
+    fn a_record_that_cannot_be_read_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("watchdog.json");
-        assert_eq!(WatchdogRecord::read(&path).unwrap(), WatchdogRecord::default());
+        assert_eq!(WatchdogRecord::read(&path), WatchdogRecord::default());
         let record = WatchdogRecord { recoveries: 2, restored: vec!["unit".to_owned()] };
         record.write(&path).unwrap();
-        assert_eq!(WatchdogRecord::read(&path).unwrap(), record);
-        fs::write(&path, "{").unwrap();
-        assert_eq!(WatchdogRecord::read(&path).unwrap(), WatchdogRecord::default());
+        assert_eq!(WatchdogRecord::read(&path), record);
+        for text in ["", "{", r#"{"version":99,"recoveries":3}"#, r#"{"recoveries":-1}"#] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(WatchdogRecord::read(&path), WatchdogRecord::default(), "{text}");
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(WatchdogRecord::read(&path), WatchdogRecord::default());
     }
 }

@@ -9,4 +9,5 @@ pub(crate) mod fixture;
 mod lost_node;
 mod newer_state;
 mod renewal;
+mod unreadable;
 mod unwatched;

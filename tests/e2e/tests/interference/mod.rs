@@ -1,6 +1,7 @@
 //! Machines on which something else interferes with the daemon: immutable files, interrupted changes that cannot be
 //! undone, things in the place of managed files. The daemon goes on with everything else.
 
+mod damaged_files;
 mod enrolment_power_cuts;
 mod fixture;
 mod fought_over;

@@ -1,7 +1,36 @@
-//! A node disruption policy that restarts the daemon itself: the config is done, and the daemon restarts once.
+//! Node disruption policies that restart the daemon itself, or a unit whose job waits for the daemon: the config is done, and
+//! the daemon restarts once.
 
-use super::fixture::InterferenceFixture;
+use super::fixture::{InterferenceFixture, NODE};
 use serde_json::json;
+
+const STARTS: &str =
+    "journalctl --no-pager -u machinist-daemon.service | grep -c 'systemd.*: Started'";
+
+#[test]
+fn a_job_that_waits_for_the_daemon_is_not_waited_for() {
+    let fixture = InterferenceFixture::start(None);
+    let (hub, machine) = (&fixture.hub, &fixture.machine);
+    let restart = json!({"type": "Restart", "restart": {"serviceName": "restarter.service"}});
+    let policy = json!({"units": [{"name": "restarter.service", "actions": [restart]}]});
+    hub.set_node_disruption_policy(&policy);
+    let before: usize = machine.sh(STARTS).unwrap().trim().parse().unwrap();
+    let contents = "[Service]\nType=oneshot\nRemainAfterExit=yes\n\
+        ExecStart=/bin/systemctl restart machinist-daemon.service\n";
+    let units =
+        json!({"systemd": {"units": [{"name": "restarter.service", "contents": contents}]}});
+    hub.create_unselected_config("restarts", &units);
+    hub.annotate(NODE, &[("desiredConfig", "restarts")]);
+    hub.wait_done(machine, "restarts");
+    machine
+        .wait_for("the job to end", |machine| {
+            Ok(machine.exec(&["systemctl", "is-active", "restarter.service"])?.succeeded())
+        })
+        .unwrap();
+    let after: usize = machine.sh(STARTS).unwrap().trim().parse().unwrap();
+    assert_eq!(after, before + 1);
+    hub.wait_done(machine, "restarts");
+}
 
 #[test]
 fn a_policy_that_restarts_the_daemon_converges_after_one_restart() {
@@ -11,12 +40,11 @@ fn a_policy_that_restarts_the_daemon_converges_after_one_restart() {
         json!({"type": "Restart", "restart": {"serviceName": "machinist-daemon.service"}});
     let policy = json!({"files": [{"path": "/etc/one", "actions": [restart]}]});
     fixture.hub.set_node_disruption_policy(&policy);
-    let starts = "journalctl --no-pager -u machinist-daemon.service | grep -c 'systemd.*: Started'";
-    let before: usize = machine.sh(starts).unwrap().trim().parse().unwrap();
+    let before: usize = machine.sh(STARTS).unwrap().trim().parse().unwrap();
     fixture.desire("first", &[("/etc/one", "one\n")]);
     fixture.hub.wait_done(machine, "first");
     std::thread::sleep(std::time::Duration::from_secs(10));
-    let after: usize = machine.sh(starts).unwrap().trim().parse().unwrap();
+    let after: usize = machine.sh(STARTS).unwrap().trim().parse().unwrap();
     assert_eq!(after, before + 1);
     fixture.hub.wait_done(machine, "first");
     assert_eq!(fixture.read("/etc/one"), "one\n");

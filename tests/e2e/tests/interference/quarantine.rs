@@ -27,8 +27,8 @@ fn names_of_the_greatest_length_are_applied_and_restored() {
     }
 }
 
-/// Interrupts a change of `/etc/motd` by something that kills the process, and makes the new file immutable.
-fn leave_a_change_that_cannot_be_undone(fixture: &InterferenceFixture) {
+/// Interrupts a change of `/etc/motd` by something that kills the process. The daemon does not run then.
+pub(super) fn interrupt_a_change(fixture: &InterferenceFixture) {
     let machine = &fixture.machine;
     let config = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
@@ -45,8 +45,13 @@ fn leave_a_change_that_cannot_be_undone(fixture: &InterferenceFixture) {
         test -e /etc/.machinist-journal && grep -q interrupted /etc/motd && exit 0; \
         machinist once --root / --recover >/dev/null || exit 1; done; exit 1";
     machine.sh(interrupt).unwrap();
-    machine.sh("chattr +i /etc/motd").unwrap();
-    machine.sh(&format!("systemctl start {SERVICE}")).unwrap();
+}
+
+/// The same, and makes the new file immutable.
+fn leave_a_change_that_cannot_be_undone(fixture: &InterferenceFixture) {
+    interrupt_a_change(fixture);
+    fixture.machine.sh("chattr +i /etc/motd").unwrap();
+    fixture.machine.sh(&format!("systemctl start {SERVICE}")).unwrap();
 }
 
 #[test]

@@ -15,7 +15,7 @@ use machinist_core::health::FailedConfig;
 
 use super::super::root::{HostRoot, WorkOnDisk, host_defaults};
 use super::super::state::{self, DiskState};
-use super::super::transaction::{self, FsChange, Recovery};
+use super::super::transaction::{self, FsChange, Recovered};
 use super::super::{drift, health, private_files, quarantine};
 use super::boot_guard;
 
@@ -70,7 +70,7 @@ impl MachineDisk {
     }
 
     /// Recovers an interrupted change, and restricts the daemon's own files to root.
-    pub(super) async fn recover(&self) -> Result<Option<Recovery>> {
+    pub(super) async fn recover(&self) -> Result<Recovered> {
         self.with_lock(|root| {
             let recovered = transaction::recover(root)?;
             if let Err(error) = private_files::restrict(root) {

@@ -75,7 +75,7 @@ use tracing::Instrument as _;
 use super::drift::DriftWatcher;
 use super::os::detect::{self, OsBackend};
 use super::status::DaemonNote;
-use super::transaction::Recovery;
+use super::transaction::Recovered;
 use crate::metrics::{MetricsEndpoint, MetricsOptions};
 use crate::systemd_notify;
 use certificates::ClusterCertificates;
@@ -190,7 +190,7 @@ pub(crate) async fn run(
     let mut session = Session::default();
     // The state of a disk never keeps the daemon from starting: only a running daemon can report it.
     session.after(match disk.recover().await {
-        Ok(recovered) => recovered_event(recovered),
+        Ok(recovered) => recovered_event(&recovered),
         Err(error) => {
             let error = format_args!("{error:#}");
             tracing::error!(%error, "cannot recover an interrupted change; trying again");
@@ -269,8 +269,8 @@ pub(crate) async fn run(
 }
 
 /// Logs what recovery did.
-fn recovered_event(recovered: Option<Recovery>) -> SessionEvent {
-    let report = recovered.map(|recovered| recovered.to_string());
+fn recovered_event(recovered: &Recovered) -> SessionEvent {
+    let report = recovered.report();
     if let Some(recovered) = &report {
         tracing::warn!(recovered, "recovered an interrupted change");
     }

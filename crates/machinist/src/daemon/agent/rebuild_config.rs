@@ -1,5 +1,6 @@
-//! Writes `currentconfig` again after it was emptied or damaged, so that the machine goes on as before. Called by
-//! `reconcile` before it decides anything. `core::daemon::candidate_configs` says which configs the machine may have.
+//! Writes `currentconfig` and the record of an incomplete change again after they were emptied or damaged, so that the
+//! machine goes on as before. Called by `reconcile` before it decides anything. `core::daemon::candidate_configs` says which
+//! configs the machine may have.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation;
 use machinist_core::api::names::path::{CURRENT_CONFIG, FORCE};
 use machinist_core::apply::empty_config;
-use machinist_core::daemon::{CandidateConfig, SessionEvent, candidate_configs};
+use machinist_core::daemon::{CandidateConfig, PendingChange, SessionEvent, candidate_configs};
 use machinist_core::drift;
 use machinist_core::node::NodeView;
 use machinist_core::os::with_layered_image;
@@ -74,6 +75,34 @@ impl Agent {
                 Ok(None)
             }
         }
+    }
+
+    /// Replaces the record of an incomplete change that cannot be read. The machine reboots, unless it has reported the config
+    /// on its disk as done. Returns nothing where an administrator wants the machine to be left alone, and for a new machine.
+    pub(super) async fn replace_lost_pending(
+        &mut self,
+        node: &Arc<Node>,
+        state: &DiskState,
+        damage: &str,
+    ) -> Result<Option<NextReconcile>> {
+        let view = NodeView(node);
+        let is_new = state.current.is_none() && view.current_config().is_empty();
+        if is_new || view.held().is_some() || self.is_observed(node) {
+            return Ok(None);
+        }
+        let current = self.current_config(node, state).await?;
+        let name = current.metadata.name.clone().unwrap_or_default();
+        let is_complete = view.is_done() && view.current_config() == name;
+        let lost = PendingChange::with_lost_record(&current, &self.boot_id);
+        self.disk.set_pending((!is_complete).then_some(lost)).await?;
+        let then = match is_complete {
+            true => "the machine has its config",
+            false => "the machine reboots, because nobody knows what was left to do",
+        };
+        let message = format!("{damage}: {then}");
+        tracing::warn!(damage, config = name, then, "lost the record of an incomplete change");
+        self.reporter.warn(node, "PendingChangeLost", message);
+        Ok(Some(NextReconcile::Immediately))
     }
 
     async fn write_rebuilt(

@@ -11,7 +11,7 @@ use machinist_core::api::names::annotation::machinist::HEAL;
 use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
 use machinist_core::daemon::session::WaitStatus;
 use machinist_core::daemon::{
-    AgentStep, AgentWait, Observed, PendingChange, annotations, next_step, reports,
+    AgentStep, AgentWait, Observed, PendingChange, SessionEvent, annotations, next_step, reports,
 };
 use machinist_core::node::NodeView;
 use machinist_core::os::with_layered_image;
@@ -30,7 +30,10 @@ impl Agent {
         if self.session.needs_recovery {
             let recovered = self.disk.recover().await;
             let recovered = recovered.context("an interrupted change cannot be recovered")?;
-            self.session.after(super::recovered_event(recovered));
+            self.session.after(super::recovered_event(&recovered));
+            if !recovered.unreadable.is_empty() {
+                self.session.after(SessionEvent::DiskSuspected);
+            }
         }
         if let Some(recovered) = self.session.unreported_recovery.take() {
             self.reporter.warn(node, "InterruptedUpdateRecovered", recovered);
@@ -42,6 +45,11 @@ impl Agent {
         };
         if let Some(damage) = &state.damage {
             return self.rebuild_current_config(node, &state, damage).await;
+        }
+        if let Some(damage) = &state.lost_pending
+            && let Some(next) = self.replace_lost_pending(node, &state, damage).await?
+        {
+            return Ok(next);
         }
         let observed = Observed {
             node,

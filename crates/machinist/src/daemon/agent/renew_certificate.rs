@@ -7,6 +7,7 @@ use anyhow::Result;
 use tokio_util::sync::CancellationToken;
 
 use super::super::join::credentials::{self, IdentityRequest};
+use super::super::join::identity_copy;
 use super::super::join::paths::JoinPaths;
 use super::super::join::write_identity;
 
@@ -32,7 +33,12 @@ pub(super) async fn renew(root: PathBuf, name: String, stop: CancellationToken) 
 }
 
 async fn try_renew(root: &Path, name: &str) -> Result<bool> {
-    let kubeconfig = credentials::read_flattened(&JoinPaths::new(root).kubeconfig())?;
+    let path = JoinPaths::new(root).kubeconfig();
+    let kubeconfig = match credentials::read_flattened(&path) {
+        // This daemon works with what it has read when it started. The next one could not.
+        Err(_) if identity_copy::restore(root)? => credentials::read_flattened(&path)?,
+        read => read?,
+    };
     if !credentials::needs_renewal(&kubeconfig) {
         return Ok(false);
     }

@@ -29,6 +29,7 @@ use super::super::state::{self, CurrentConfigFile};
 use super::super::status::DaemonNote;
 use super::super::systemd::Systemd;
 use super::super::transaction::{self, FsChange};
+use super::super::unreadable_files::{self, Unreadable};
 use super::paths::JoinPaths;
 use super::{cleanup, credentials, service};
 use crate::fault_injection;
@@ -112,10 +113,14 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
     {
         systemd.stop(service::SERVICE_NAME).await.context("the daemon cannot be stopped")?;
     }
+    // Of a newer version too: nobody will read them any more, and the originals say what to restore.
+    let unreadable =
+        unreadable_files::set_aside(&HostRoot::open(root)?, Unreadable::DamagedOrNewer)?;
     transaction::recover(&HostRoot::open(root)?)?;
     let old = config_to_leave(root, name, client.as_ref()).await?;
-    let RestoredFiles { from, mut changes, not_restored } =
+    let RestoredFiles { from, mut changes, mut not_restored } =
         restore_files(&HostRoot::open(root)?, old)?;
+    not_restored.splice(0..0, unreadable.iter().map(ToString::to_string));
     let refused = DaemonNote::read(root).ok().flatten().and_then(|note| note.refused);
     let node = match (client, join_paths.kubeconfig().exists()) {
         // The Node is that of the machine with which this one shares its identity.

@@ -15,6 +15,7 @@ mod cleanup;
 mod connection;
 pub(crate) mod credentials;
 mod first_config;
+pub(crate) mod identity_copy;
 mod leave;
 pub(crate) mod paths;
 mod service;
@@ -97,7 +98,7 @@ pub(crate) struct JoinReport {
 pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinReport> {
     let join_paths = JoinPaths::new(&options.root);
     check_machine(options)?;
-    if let Some(identity) = existing_identity(&join_paths)? {
+    if let Some(identity) = existing_identity(&options.root, &join_paths)? {
         check_same_machine(&identity, given, options)?;
         return repair(identity, given, options).await;
     }
@@ -187,13 +188,17 @@ async fn undo(options: &JoinOptions, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// The identity of an earlier join. One that cannot be read is of no use, and is replaced.
-fn existing_identity(join_paths: &JoinPaths) -> Result<Option<Value>> {
+/// The identity of an earlier join. One that cannot be read and has no copy is of no use, and is replaced.
+fn existing_identity(root: &Path, join_paths: &JoinPaths) -> Result<Option<Value>> {
     let path = join_paths.kubeconfig();
+    let mut read = credentials::read_flattened(&path);
+    if read.is_err() && identity_copy::restore(root)? {
+        read = credentials::read_flattened(&path);
+    }
     if !path.exists() {
         return Ok(None);
     }
-    match credentials::read_flattened(&path) {
+    match read {
         Ok(identity) => Ok(Some(identity)),
         Err(error) => {
             tracing::warn!(error = %format_args!("{error:#}"), "replacing a damaged identity");

@@ -109,6 +109,7 @@ pub(super) fn remove_last_good(join_paths: &JoinPaths) -> Result<()> {
     for path in [
         join_paths.last_good("machinist"),
         join_paths.last_good(SERVICE_NAME),
+        join_paths.last_good(super::identity_copy::NAME),
         join_paths.watchdog_record(),
     ] {
         JoinPaths::remove_file(&path)?;

@@ -13,7 +13,7 @@ use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
 use machinist_core::apply::{ApplyPlan, FsTree as _};
-use machinist_core::versioned;
+use machinist_core::versioned::{self, VersionedFileError};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -23,9 +23,9 @@ use crate::fault_injection;
 /// The version that is written. Version 1 names directories differently, which `FsNode` reads too.
 const VERSION: u32 = 2;
 const JOURNAL_DIR: &str = "/etc";
-const TEMP_PATH: &str = "/etc/.machinist-journal.new";
-const JOURNAL_PATH: &str = "/etc/.machinist-journal";
-const COMMITTED_PATH: &str = "/etc/.machinist-journal.done";
+pub(super) const TEMP_PATH: &str = "/etc/.machinist-journal.new";
+pub(super) const JOURNAL_PATH: &str = "/etc/.machinist-journal";
+pub(super) const COMMITTED_PATH: &str = "/etc/.machinist-journal.done";
 
 /// A plan that is being performed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +105,11 @@ impl Journal {
         Ok(root.exists(JOURNAL_PATH)? || root.exists(COMMITTED_PATH)?)
     }
 
+    /// Reads the bytes of a journal.
+    pub(super) fn from_json(path: &str, bytes: &[u8]) -> Result<Self, VersionedFileError> {
+        versioned::from_json(path, VERSION, bytes)
+    }
+
     /// Reads the journal of an interrupted change, if there is one.
     pub(super) fn find(root: &HostRoot) -> Result<Option<(Self, JournalStage)>> {
         root.remove(TEMP_PATH).with_context(|| format!("cannot remove {TEMP_PATH}"))?;
@@ -113,7 +118,7 @@ impl Journal {
         {
             if root.exists(path).with_context(|| format!("cannot read {path}"))? {
                 let bytes = root.read(path)?;
-                let journal = versioned::from_json(path, VERSION, &bytes).context(
+                let journal = Self::from_json(path, &bytes).context(
                     "this journal cannot be read: run the machinist that wrote it, or inspect the journal and remove it",
                 )?;
                 return Ok(Some((journal, stage)));

@@ -21,7 +21,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 pub(super) use progress::{WorkOnDisk, work_on_disk};
-pub(super) use read::set_meta;
+pub(super) use read::{MAX_FILE_SIZE, set_meta};
 
 /// A directory that is the root of a machine.
 #[derive(Debug)]
