@@ -203,7 +203,8 @@ mod tests {
 
     fn items(entries: &[StoreEntry], item: ListItem) -> (usize, Value) {
         let head = Some("{\"items\":[".to_owned());
-        let text = ListChunks { head, entries: entries.to_vec().into_iter(), first: true, item };
+        let entries: Vec<StoreEntry> = entries.to_vec();
+        let text = ListChunks { head, entries: entries.into_iter(), first: true, item };
         let text: Vec<Bytes> = text.collect();
         let mut all: Value = serde_json::from_slice(&text.concat()).unwrap();
         (text.len(), all["items"].take())

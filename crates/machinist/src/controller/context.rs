@@ -157,7 +157,7 @@ impl Context {
         let state = self.failures.failed(task, &about.name_any(), &text);
         if state == FailureState::BecamePersistent {
             let message = format!("cannot {task}: {text}");
-            self.events.record(component, about, true, "WriteFailed", message);
+            self.events.record(component, about, true, "WriteFailed", &message);
         }
         state
     }

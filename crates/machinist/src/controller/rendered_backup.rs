@@ -109,7 +109,7 @@ fn report_result(context: &Context, name: &str, result: Result<()>) -> bool {
             config.as_ref(),
             true,
             "WriteFailed",
-            message,
+            &message,
         );
     }
     false

@@ -67,7 +67,8 @@ impl Recorder {
         reason: &'static str,
         message: impl Into<String>,
     ) {
-        let message = excerpt(&message.into(), MAX_MESSAGE_CHARS).to_owned();
+        let message = message.into();
+        let message = excerpt(&message, MAX_MESSAGE_CHARS);
         let name = about.name_any();
         if warning {
             tracing::warn!(kind = %K::kind(&()), name, reason, message);
@@ -84,14 +85,14 @@ impl Recorder {
         about: &K,
         warning: bool,
         reason: &'static str,
-        message: String,
+        message: &str,
     ) {
         // The log has it.
         if !self.budgets.lock().admit(&K::kind(&()), &about.name_any(), Instant::now()) {
             return;
         }
         let about = about.object_ref(&());
-        let message = excerpt(&message, MAX_MESSAGE_CHARS).to_owned();
+        let message = excerpt(message, MAX_MESSAGE_CHARS).to_owned();
         // If more happens than can be written, the log still has it.
         let _ = self.sender.try_send(PendingEvent {
             component,

@@ -96,7 +96,7 @@ impl Operator {
     pub(super) fn report_write_failure(&self, error: &str) {
         if let Some(own) = self.caches.machine_configurations.get(object::CLUSTER) {
             let message = format!("cannot write the operator status: {error}");
-            self.reporters.events.record(EVENT_COMPONENT, &*own, true, "WriteFailed", message);
+            self.reporters.events.record(EVENT_COMPONENT, &*own, true, "WriteFailed", &message);
         }
     }
 
