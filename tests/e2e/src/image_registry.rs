@@ -4,14 +4,14 @@ use crate::image::ContainerImage;
 use crate::lab::{Lab, LabProcess};
 use crate::pki::TestCa;
 use crate::{command, environment, wait_for};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 
 /// The port of every registry. Each has its own address.
 pub(crate) const PORT: u16 = 5000;
@@ -74,7 +74,7 @@ impl ImageRegistry {
         let process = Mutex::new(lab.spawn("registry", &registry)?);
         let registry = Self { process, lab: lab.clone(), requires_auth: authority.is_some() };
         wait_for("the registry to listen", || {
-            registry.process.lock().map_err(|_| anyhow!("a test thread died"))?.check_alive()?;
+            registry.process.lock().check_alive()?;
             Ok(TcpStream::connect((lab.address(), PORT)).is_ok())
         })?;
         Ok(registry)
@@ -123,7 +123,7 @@ impl ImageRegistry {
 
     /// How often a blob was fetched from the registry.
     pub fn fetch_count(&self, digest: &str) -> Result<usize> {
-        let log = self.process.lock().map_err(|_| anyhow!("a test thread died"))?.log();
+        let log = self.process.lock().log();
         let request = format!("/blobs/{digest} HTTP");
         let is_one = |line: &&str| line.contains("\"GET /v2/") && line.contains(&request);
         Ok(log.lines().filter(is_one).filter(|line| line.contains("\" 200 ")).count())

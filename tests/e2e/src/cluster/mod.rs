@@ -18,11 +18,11 @@ use crate::{block_on, environment, wait_for};
 use anyhow::{Context, Result};
 use control_plane::ApiEndpoint;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A Kubernetes control plane that stops when its handle is dropped.
 pub struct Cluster {
@@ -224,7 +224,7 @@ impl fmt::Debug for Cluster {
 
 /// Locks a process, even if a thread has panicked while it held the lock.
 fn lock_process(process: &Mutex<Option<LabProcess>>) -> MutexGuard<'_, Option<LabProcess>> {
-    process.lock().unwrap_or_else(PoisonError::into_inner)
+    process.lock()
 }
 
 /// A client from a kubeconfig file.

@@ -16,7 +16,8 @@ pub use process::LabProcess;
 pub(crate) use process::{kill_group, last_lines, print_note, resident_memory, spawn_into};
 
 use crate::{TestEnvironment, cache, command};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
+use parking_lot::Mutex;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Read as _, Write as _};
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The directory of the lock files.
@@ -138,7 +139,7 @@ impl Lab {
     /// Otherwise a disk that was cut would stay mounted there and come back broken.
     pub(crate) fn mount_point(&self, name: &str) -> Result<PathBuf> {
         let dir = mount_points(&self.name());
-        let guard = self.0.setup.lock().map_err(|_| anyhow!("the lab is broken"))?;
+        let guard = self.0.setup.lock();
         if !crate::machine::is_mounted(&dir)? {
             fs::create_dir_all(&dir)?;
             let mut mount = Command::new("mount");
@@ -234,7 +235,7 @@ fn lock_number(number: u8) -> Result<Option<File>> {
 
 impl Drop for LabInner {
     fn drop(&mut self) {
-        let Ok(janitor) = self.cleanup_process.get_mut() else { return };
+        let janitor = self.cleanup_process.get_mut();
         if let Some(mut janitor) = janitor.take() {
             drop(janitor.stdin.take());
             // The janitor prints what it could not remove. The next lab with this number tries again.

@@ -2,7 +2,7 @@
 
 use super::Lab;
 use crate::command::run_args;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
 /// A network namespace on the lab's bridge.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct NetworkPort {
 impl Lab {
     /// Creates the bridge once. A server that listens on the lab's address before the first machine exists needs it.
     pub fn create_bridge(&self) -> Result<()> {
-        let _guard = self.0.setup.lock().map_err(|_| anyhow!("the lab is broken"))?;
+        let _guard = self.0.setup.lock();
         if self.0.bridge.get().is_none() {
             let name = self.name();
             ip(&format!("link add {name} type bridge forward_delay 0"))?;

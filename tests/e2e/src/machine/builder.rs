@@ -6,8 +6,8 @@ use super::supervisor::{MachineSupervisor, NspawnArgs};
 use crate::lab::{Lab, NetworkPort};
 use crate::{IgnitionRun, LoopDisk, cache};
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::{env, fs};
 
 /// A machine that has not booted yet.

@@ -22,10 +22,10 @@ use crate::lab::{Lab, NetworkPort};
 use crate::wait::{DEFAULT_TIMEOUT, PermanentError};
 use crate::{wait_for, wait_with_timeout};
 use anyhow::{Result, bail};
+use parking_lot::{Mutex, MutexGuard};
 use root::MachineFiles;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use supervisor::MachineSupervisor;
 
@@ -212,8 +212,8 @@ impl Machine {
         }
     }
 
-    fn lock_root(&self) -> std::sync::MutexGuard<'_, MachineFiles> {
-        self.root.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_root(&self) -> MutexGuard<'_, MachineFiles> {
+        self.root.lock()
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::lab::{cgroup, kill_group, spawn_into};
 use anyhow::{Context, Result, anyhow};
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 /// The exit code of systemd-nspawn when the machine requests a reboot.
@@ -197,5 +198,5 @@ impl MachineSupervisor {
 }
 
 fn lock(state: &Mutex<SupervisorState>) -> MutexGuard<'_, SupervisorState> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock()
 }

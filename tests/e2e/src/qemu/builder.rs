@@ -7,11 +7,11 @@ use crate::environment;
 use crate::lab::Lab;
 use crate::machine::Sysroot;
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 
 /// A virtual machine without a disk.
 #[derive(Debug)]

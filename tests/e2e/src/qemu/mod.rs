@@ -23,9 +23,9 @@ use crate::wait_with_timeout;
 use anyhow::{Context, Result, anyhow};
 use disk::DiskImage;
 use emulator::{EMULATOR, FAST_BOOT_ARGS};
+use parking_lot::{Mutex, MutexGuard};
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Timeout of a boot or any other step: half a minute on an idle host, more under load.
@@ -143,8 +143,8 @@ impl VirtualMachine {
         self.dir.join("console")
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<LabProcess>> {
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<LabProcess>> {
+        self.process.lock()
     }
 }
 

@@ -6,11 +6,12 @@ use futures::StreamExt as _;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams, WatchEvent, WatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -173,6 +174,6 @@ impl LogRecorder {
     }
 }
 
-fn lock(log: &Mutex<RecordedLog>) -> std::sync::MutexGuard<'_, RecordedLog> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(log: &Mutex<RecordedLog>) -> MutexGuard<'_, RecordedLog> {
+    log.lock()
 }
