@@ -118,11 +118,11 @@ proptest! {
         for _ in 0..1000 {
             let decisions = [cluster.reconcile_pool(0), cluster.reconcile_pool(1)];
             let lives = cluster.run_daemons();
-            let quiet = decisions.iter().all(|d| d.next.is_empty() && d.restart.is_empty());
+            let is_idle = decisions.iter().all(|d| d.next.is_empty() && d.restart.is_empty());
             if cluster.is_finished() {
                 break;
             }
-            if quiet && !lives {
+            if is_idle && !lives {
                 let wakes = decisions.iter().filter_map(|decision| decision.wake.clone());
                 let person = decisions.iter().flat_map(|decision| &decision.waiting);
                 let person = person

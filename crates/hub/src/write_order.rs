@@ -1,18 +1,19 @@
 //! An order for writes that conflict: changes that fit any version of an object are made one after the other once many
 //! clients write it.
 //!
-//! The first attempt of a write does not wait. One that lost against another waits for its turn, reads the object again and
-//! makes its change to what is there, so it loses to nobody else who waits. Used by the router's patch and apply handlers.
+//! The first attempt of a write does not wait. One that lost against another waits for the lock of the object, reads the
+//! object again and makes its change to what is there, so it loses to nobody else who waits. Used by the router's patch
+//! and apply handlers.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Instant;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Objects that share a number share a turn, which costs time but nothing else.
+/// Objects that share a number share a lock, which costs time but nothing else.
 const STRIPES: usize = 256;
 
-/// The turns of all objects.
+/// The locks of all objects.
 #[derive(Debug)]
 pub(crate) struct WriteOrder {
     stripes: Vec<Mutex<()>>,
@@ -33,12 +34,12 @@ impl WriteOrder {
         &self.stripes[hash % STRIPES]
     }
 
-    /// Whether somebody has the turn of an object.
+    /// Whether somebody has the lock of an object.
     pub(crate) fn is_taken(&self, key: &str) -> bool {
         self.stripe(key).try_lock().is_err()
     }
 
-    /// Waits for the turn of an object; `None` after the deadline. The turn ends when the guard is dropped.
+    /// Waits for the lock of an object; `None` after the deadline. It is released when the guard is dropped.
     pub(crate) async fn wait(&self, key: &str, deadline: Instant) -> Option<MutexGuard<'_, ()>> {
         tokio::time::timeout_at(deadline.into(), self.stripe(key).lock()).await.ok()
     }

@@ -73,13 +73,13 @@ async fn check_concurrent_watches(store: Store, rounds: u64) {
     let last = store.revision() + 8 * rounds;
     let all = tokio::spawn(collect(store.watch("", 1).unwrap(), last));
     let mut watches = Vec::new();
-    let mut turn: u64 = 0;
+    let mut round: u64 = 0;
     while writers.iter().any(|writer| !writer.is_finished()) {
-        let prefix = ["/", "/0/", "/1/1", "/pair/3", "/pair/3/a", "/none", ""][turn as usize % 7];
-        let after = 1 + turn * 13 % store.revision();
+        let prefix = ["/", "/0/", "/1/1", "/pair/3", "/pair/3/a", "/none", ""][round as usize % 7];
+        let after = 1 + round * 13 % store.revision();
         let watch = store.watch(prefix, after).unwrap();
         watches.push((prefix, after, tokio::spawn(collect(watch, last))));
-        turn += 1;
+        round += 1;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     for writer in writers {

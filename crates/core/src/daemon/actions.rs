@@ -162,10 +162,10 @@ pub fn actions_summary(actions: &[DisruptionAction]) -> String {
 /// Whether actions restart or reload services without a reboot of the machine.
 #[must_use]
 pub fn restarts_services(actions: &[DisruptionAction]) -> bool {
-    let is_quiet = |action: &DisruptionAction| {
+    let does_nothing = |action: &DisruptionAction| {
         matches!(systemd_action(action), SystemdAction::Nothing | SystemdAction::LogNoAction)
     };
-    !needs_reboot(actions) && !actions.iter().all(is_quiet)
+    !needs_reboot(actions) && !actions.iter().all(does_nothing)
 }
 
 #[cfg(test)]

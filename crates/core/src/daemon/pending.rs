@@ -49,7 +49,6 @@ pub struct PendingChange {
     /// Whether the machine returns to this config because another one failed its health checks. Then
     /// the reboot needs no approval.
     #[serde(default, alias = "isWayBack", skip_serializing_if = "std::ops::Not::not")]
-    // words: keep
     pub is_rollback: bool,
     /// The request of an administrator that the reboot fulfils, as it stands in the annotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -42,9 +42,9 @@ pub(super) async fn apply(
     }
     let key = object::storage_key(call.kind, call.namespace(), name);
     let (order, deadline) = (&call.hub.inner.write_order, Instant::now() + MAX_RETRY_TIME);
-    let mut turn = None;
+    let mut guard = None;
     if order.is_taken(&key) {
-        turn = order.wait(&key, deadline).await;
+        guard = order.wait(&key, deadline).await;
     }
     while Instant::now() < deadline {
         let written = match call.hub.inner.store.get(&key) {
@@ -58,8 +58,8 @@ pub(super) async fn apply(
             response::add_warnings(&mut response, &warnings);
             return Ok(response);
         }
-        if turn.is_none() {
-            turn = order.wait(&key, deadline).await;
+        if guard.is_none() {
+            guard = order.wait(&key, deadline).await;
         }
     }
     Err(ApiError::modified_conflict(call.kind, name))

@@ -112,9 +112,9 @@ async fn read_modify_write(
 ) -> Result<Response, ApiError> {
     let key = object::storage_key(call.kind, call.namespace(), name);
     let (order, deadline) = (&call.hub.inner.write_order, Instant::now() + MAX_RETRY_TIME);
-    let mut turn = None;
+    let mut guard = None;
     if is_patch && order.is_taken(&key) {
-        turn = order.wait(&key, deadline).await;
+        guard = order.wait(&key, deadline).await;
     }
     while Instant::now() < deadline {
         let entry = call.hub.inner.store.get(&key);
@@ -133,7 +133,7 @@ async fn read_modify_write(
                 return Ok(response);
             }
             None if conditional => return Err(ApiError::modified_conflict(call.kind, name)),
-            None if turn.is_none() => turn = order.wait(&key, deadline).await,
+            None if guard.is_none() => guard = order.wait(&key, deadline).await,
             None => {}
         }
     }

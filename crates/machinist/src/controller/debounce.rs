@@ -96,8 +96,8 @@ mod tests {
         assert!(start.elapsed() <= Duration::from_millis(700), "{:?}", start.elapsed());
         let changes = writer.await.unwrap();
         debounce.next(None).await;
-        let quiet = debounce.next(Some(Duration::from_secs(60)));
-        assert!(timeout(Duration::from_secs(50), quiet).await.is_err());
+        let unchanged = debounce.next(Some(Duration::from_secs(60)));
+        assert!(timeout(Duration::from_secs(50), unchanged).await.is_err());
         drop(changes);
     }
 

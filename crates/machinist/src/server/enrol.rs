@@ -90,7 +90,7 @@ struct EnrolmentSecrets {
     namespace: String,
     cache: Cache<Secret>,
     /// Held by the request that counts the waiting ones and adds itself.
-    pending_turn: Arc<tokio::sync::Mutex<()>>,
+    pending_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl EnrolmentRegistrar {
@@ -110,7 +110,7 @@ impl EnrolmentRegistrar {
             api,
             namespace: namespace.to_owned(),
             cache: known,
-            pending_turn: Arc::default(),
+            pending_lock: Arc::default(),
         };
         tasks.spawn(secrets.clone().remove_expired());
         Ok(Self { ca: authority, store: EnrolmentStore::Api(Box::new(secrets)) })
@@ -163,9 +163,9 @@ impl EnrolmentRegistrar {
             return Err(ServeError::BadRequest(format!("the subject must be {user}")));
         }
         // One after the other: requests that arrive at once must not all see the same free place.
-        let _turn = match &self.store {
+        let _guard = match &self.store {
             EnrolmentStore::Api(secrets) if self.needs_place(enrolment) => {
-                Some(secrets.pending_turn.lock().await)
+                Some(secrets.pending_lock.lock().await)
             }
             _ => None,
         };
