@@ -8,6 +8,7 @@ mod examples;
 mod fields;
 mod line_length;
 mod links;
+mod log_lines;
 mod markdown;
 mod metrics;
 mod names;

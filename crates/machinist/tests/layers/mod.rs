@@ -121,6 +121,40 @@ fn layers_of_machinist() {
     check("machinist", MACHINIST);
 }
 
+/// Which crates of the workspace a crate may use: the hub knows nothing of machines, and the test kit shares no code with
+/// what it tests.
+#[test]
+fn crates_use_only_those_below() {
+    const CRATES: [(&str, &[&str]); 4] = [
+        ("crates/core", &[]),
+        ("crates/hub", &[]),
+        ("crates/machinist", &["machinist-core", "machinist-hub"]),
+        ("tests/e2e", &[]),
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (directory, allowed) in CRATES {
+        let manifest = std::fs::read_to_string(root.join(directory).join("Cargo.toml")).unwrap();
+        let package = manifest.lines().find_map(|line| line.strip_prefix("name = ")).unwrap();
+        let used = manifest.lines().filter_map(|line| {
+            let end = line.find(['.', ' ', '='])?;
+            Some(&line[..end]).filter(|name| name.starts_with("machinist"))
+        });
+        // A crate names itself to give its integration tests a feature.
+        let used: Vec<&str> = used.filter(|name| package != format!("{name:?}")).collect();
+        assert_eq!(used, allowed, "{directory}");
+    }
+}
+
+/// The binary has no code of its own, so the table of its library covers it.
+#[test]
+fn the_binary_only_calls_the_library() {
+    let main = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/main.rs");
+    let text = std::fs::read_to_string(main).unwrap();
+    let paths: Vec<&str> = text.lines().filter(|line| line.contains("machinist::")).collect();
+    assert_eq!(paths, ["    machinist::cli::run()"]);
+    assert_eq!(text.matches("fn ").count(), 1, "{text}");
+}
+
 /// The processes meet through API objects, never through each other's code.
 #[test]
 fn processes_do_not_import_each_other() {
