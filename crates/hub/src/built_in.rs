@@ -167,7 +167,7 @@ fn csr_kind() -> ResourceKind {
             age_column(),
             text_column("SignerName", "Who is asked to sign."),
             text_column("Requestor", "Who asks."),
-            text_column("RequestedDuration", "How long the certificate shall be valid."),
+            text_column("RequestedDuration", "Requested lifetime of the certificate."),
             text_column("Condition", "Whether it is approved, denied, issued."),
         ],
         ..kind(

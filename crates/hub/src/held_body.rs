@@ -52,7 +52,7 @@ impl<T: Unpin> hyper::body::Body for HeldBody<T> {
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
-    /// Only after it was asked for more than there is: HTTP/2 asks when the client has made space for the last piece.
+    /// True only after a poll found nothing more: HTTP/2 polls again when the client has made space for the last piece.
     fn is_end_stream(&self) -> bool {
         self.has_ended
     }

@@ -106,7 +106,7 @@ impl RequestShare {
                 format!("this client has {limit} open requests, the limit: wait for the responses");
             ApiError::quota_exceeded(message, 1)
         })?;
-        // A write must not fail for its response after it was committed.
+        // A committed write must not fail because of its response.
         if self.response_kib.available_permits() == 0 {
             return Err(self.unread_responses());
         }

@@ -279,7 +279,7 @@ fn deferred_reboots(fixture: &AdminFixture) {
     assert!(all.contains("is held (a disk is replaced)"), "{all}");
     fixture.run(&["release", "sim-00001"]);
     let text = fixture.run(&["reboot", "sim-00001"]);
-    assert!(text.contains("as soon as its pool can do without it"), "{text}");
+    assert!(text.contains("as soon as maxUnavailable allows"), "{text}");
     // No daemon runs on a simulated machine.
     fixture.run(&["annotate", "node", "sim-00001", "machinist.dev/reboot-requested-"]);
     let node = fixture.api_server.get(&format!("{NODES}/sim-00001")).body;

@@ -37,7 +37,7 @@ pub fn has_change_to_guard(
     })
 }
 
-/// The unit file of the guard. It runs on the next boot, beside the kubelet and not after it.
+/// The unit file of the guard. It runs on the next boot, at the same time as the kubelet and not after it.
 #[must_use]
 pub fn boot_guard_unit(kubelet_healthz: &str) -> String {
     // systemd expands specifiers in ExecStart.

@@ -103,7 +103,7 @@ impl fmt::Display for HealConflict {
         let within = within.as_secs();
         write!(
             formatter,
-            "{path:?} was healed {heals} times in {within} s, and is fought over by {process}"
+            "{path:?} was healed {heals} times in {within} s, and is repeatedly changed by {process}"
         )?;
         match (&writer.unit, &writer.suspect) {
             (Some(unit), _) => write!(formatter, " of unit {unit}")?,
@@ -185,12 +185,12 @@ mod tests {
         let mut found = conflict(Some("a.service"), None);
         assert_eq!(
             found.to_string(),
-            "\"/etc/one\" was healed 5 times in 15 s, and is fought over by sh (pid 7, user 0) of unit a.service: run systemctl disable --now a.service, or remove the path from the config"
+            "\"/etc/one\" was healed 5 times in 15 s, and is repeatedly changed by sh (pid 7, user 0) of unit a.service: run systemctl disable --now a.service, or remove the path from the config"
         );
         found.writer = PathWriter::default();
         assert_eq!(
             found.to_string(),
-            "\"/etc/one\" was healed 5 times in 15 s, and is fought over by an unknown process: stop what changes it, or remove the path from the config"
+            "\"/etc/one\" was healed 5 times in 15 s, and is repeatedly changed by an unknown process: stop what changes it, or remove the path from the config"
         );
         found.writer.suspect = Some("b.service".to_owned());
         found.stopped_unit = Some("a.service".to_owned());

@@ -61,7 +61,7 @@ pub fn detect_boot_loader(facts: BootLoaderFacts) -> (BootLoader, String) {
 pub fn refusal(change: &OsChange, no_loader: Option<&str>) -> Option<String> {
     let no = |field: &str, what: &str| {
         Some(format!(
-            "{field}: this machine is made of packages and {what}: take it out of the config, or put the machine into another pool"
+            "{field}: this host is package-based and {what}: take it out of the config, or put the machine into another pool"
         ))
     };
     if let Some(image) = &change.image {
@@ -221,7 +221,7 @@ mod tests {
         };
         let why = Some("it has no boot loader");
         let refused = refusal(&change(&["a"], &["a", "b=1"]), why).unwrap();
-        let start = "spec.kernelArguments: this machine is made of packages and cannot set b=1: it has no boot loader: ";
+        let start = "spec.kernelArguments: this host is package-based and cannot set b=1: it has no boot loader: ";
         assert!(refused.starts_with(start), "{refused}");
         assert_eq!(refusal(&change(&["a", "b"], &["b"]), why), None);
         assert_eq!(refusal(&change(&[], &["a"]), None), None);

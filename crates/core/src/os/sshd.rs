@@ -1,6 +1,6 @@
 //! Where sshd reads the keys of users.
 
-/// What sshd reads if nobody says otherwise.
+/// sshd's default.
 const DEFAULT_FILE: &str = ".ssh/authorized_keys";
 
 /// The first file in the output of `sshd -T`; `None` if sshd reads no files.

@@ -273,7 +273,7 @@ fn parse_subject(name: &X509Name<'_>) -> (String, Vec<String>) {
     (user, name.iter_organization().map(text).collect())
 }
 
-/// Whom a client certificate names, and when it is valid.
+/// The subject and the validity of a client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
     /// The user.

@@ -15,7 +15,7 @@ const MAX_REASON_CHARS: usize = 200;
 
 /// Leave a machine alone: it gets no new config, nothing is written to its disk, and it does not reboot
 ///
-/// A step that has begun is completed. The rest of the pool goes on. The machine is shown as held until
+/// A step that has begun is completed. The rest of the pool continues. The machine is shown as held until
 /// `machinist release`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist hold worker-1 --reason 'a disk is replaced'")]

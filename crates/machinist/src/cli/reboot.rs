@@ -17,7 +17,7 @@ use super::{CommandOutcome, cluster, output};
 /// Reboot a machine
 ///
 /// A machine that waits for permission to reboot gets it. Any other machine that is up to date reboots as soon
-/// as its pool can do without it: it is drained first, and no more machines than maxUnavailable are away. A
+/// as maxUnavailable allows: it is drained first, and no more machines than that are away. A
 /// machine that is updating, failed or held is refused with exit code 3, and the error shows why.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist reboot worker-1")]
@@ -49,7 +49,7 @@ impl RebootArgs {
                     RebootDecision::Request => RequestDecision::Write(
                         json!({machinist::REBOOT_REQUESTED: now}),
                         Ok(format!(
-                            "{} reboots as soon as its pool can do without it; `machinist status {}` shows it\n",
+                            "{} reboots as soon as maxUnavailable allows; `machinist status {}` shows it\n",
                             self.node, self.node
                         )),
                     ),

@@ -32,7 +32,7 @@ const RECONCILE: &str = "reconcile";
 const READ_NAMESPACE: &str = "read the own namespace";
 const WRITE_STATUS: &str = "write the operator status";
 /// The note if the address of the API server for machines is unknown.
-const NO_SERVER: &str = "there is no machine config server, because nobody says where machines reach the API: set \
+const NO_SERVER: &str = "the machine config server is not running: set \
                          apiServerURL in ConfigMap machinist-settings";
 
 /// An operator during one term of leadership.

@@ -107,7 +107,7 @@ fn a_host_of_packages_gets_kernel_arguments_and_refuses_images() {
         &fixture,
         &machine,
         "Unreconcilable",
-        "spec.osImageURL: this machine is made of packages",
+        "spec.osImageURL: this host is package-based",
     );
     assert_eq!(read(&machine, "/etc/motd"), "two\n");
     assert_eq!(machine.boots(), boots + 2);
@@ -128,7 +128,7 @@ fn a_host_without_a_boot_loader_refuses_kernel_arguments() {
     fixture.wait_done(&machine, "mco-empty-mc");
     let boots = machine.boots();
     fixture.apply_config_spec("50-kargs", &arguments(&["a=1"], "one\n"));
-    let refused = "spec.kernelArguments: this machine is made of packages and cannot set a=1: it has no boot loader";
+    let refused = "spec.kernelArguments: this host is package-based and cannot set a=1: it has no boot loader";
     wait_reason(&fixture, &machine, "Unreconcilable", refused);
     assert_eq!(read(&machine, "/etc/motd"), "as it was packaged\n");
     assert_eq!(machine.boots(), boots);

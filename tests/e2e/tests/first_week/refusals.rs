@@ -23,15 +23,15 @@ pub(super) fn what_a_host_cannot_do_is_refused_before_it_is_written(week: &First
     for (spec, reason) in [
         (
             json!({"kernelArguments": ["a=1"]}),
-            "spec.kernelArguments: this machine is made of packages and cannot set a=1: it has no boot loader",
+            "spec.kernelArguments: this host is package-based and cannot set a=1: it has no boot loader",
         ),
         (
             json!({"kernelType": "realtime"}),
-            "spec.kernelType: this machine is made of packages and cannot change its kernel to realtime",
+            "spec.kernelType: this host is package-based and cannot change its kernel to realtime",
         ),
         (
             json!({"extensions": ["usbguard"]}),
-            "spec.extensions: this machine is made of packages and has no extensions (usbguard)",
+            "spec.extensions: this host is package-based and has no extensions (usbguard)",
         ),
     ] {
         let path = week.manifest(&machine_config("60-not-here", spec));

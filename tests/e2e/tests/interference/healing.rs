@@ -16,7 +16,7 @@ fn an_obstruction_at_one_path_does_not_keep_others_from_being_healed() {
     fixture.hub.annotate(NODE, &[("machinist.dev/drift", "heal")]);
     machine.sh("rm /etc/one && mkfifo /etc/one").unwrap();
     fixture.wait_degraded(&["cannot heal", "\"/etc/one\"", "move it away"]);
-    // The pause between two attempts grows; the watch goes on. More rounds would be a conflict.
+    // The pause between two attempts grows; the watch continues. More rounds would be a conflict.
     for round in 0..3 {
         machine.sh("echo drifted >/etc/two").unwrap();
         let healed = wait_with_timeout(NOTICED_BY_THE_WATCH, "/etc/two to be healed", || {

@@ -1,4 +1,4 @@
-//! Finds misspelt annotations: a name that is almost one of ours has no effect, and nobody says so.
+//! Finds misspelt annotations: a misspelt name is ignored without an error.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn misspelt(key: &str) -> Option<String> {
         return None;
     }
     let own = |known: &'static str| known.strip_prefix(EXTENSION_PREFIX).unwrap_or(known);
-    // A name that is another one of ours with a longer tail is a name of its own.
+    // A known name plus a suffix is a different name.
     let meant = WRITTEN_BY_PEOPLE
         .into_iter()
         .map(|known| (similarity(name, own(known)), known))

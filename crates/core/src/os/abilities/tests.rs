@@ -44,12 +44,12 @@ fn each_kind_of_host_refuses_what_it_cannot_do() {
             &debian,
             &kargs,
             Some(
-                "spec.kernelArguments: this machine is made of packages and cannot set a=1: it has no boot loader",
+                "spec.kernelArguments: this host is package-based and cannot set a=1: it has no boot loader",
             ),
         ),
         (&with_grub, &kargs, None),
         (&ostree, &kargs, None),
-        (&debian, &realtime, Some("spec.kernelType: this machine is made of packages")),
+        (&debian, &realtime, Some("spec.kernelType: this host is package-based")),
         (
             &ostree,
             &realtime,

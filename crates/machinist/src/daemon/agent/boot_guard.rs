@@ -128,7 +128,7 @@ pub(crate) async fn run(root: &Path, kubelet: &Uri) -> Result<()> {
     let config = current.metadata.name.clone().unwrap_or_default();
     tracing::info!(config, "checking whether the kubelet runs with the new config");
     let Err(failing) = check(root, &current, kubelet).await else {
-        tracing::info!(config, "the kubelet runs: the daemon goes on");
+        tracing::info!(config, "the kubelet runs: the daemon continues");
         disarm(root)?;
         return Ok(());
     };

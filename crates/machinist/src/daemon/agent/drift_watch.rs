@@ -248,7 +248,7 @@ impl Agent {
             }
             let step = conflict.next_step(policy);
             if !conflict.is_reported {
-                tracing::warn!(path = conflict.path, heals = conflict.heals, %conflict, "a path is fought over");
+                tracing::warn!(path = conflict.path, heals = conflict.heals, %conflict, "a path is contested");
                 self.reporter.warn(node, "ConfigDriftConflict", conflict.to_string());
                 self.session.heal_limit.conflict_reported(&conflict.path);
             }
@@ -278,7 +278,7 @@ impl Agent {
         // Once, whatever comes of it: a unit that cannot be stopped degrades the machine.
         self.session.heal_limit.unit_stopped(path, unit);
         systemd.stop(unit).await.with_context(|| {
-            format!("{path:?} is fought over by unit {unit}, which cannot be stopped")
+            format!("{path:?} is repeatedly changed by unit {unit}, which cannot be stopped")
         })?;
         tracing::warn!(path, unit, "stopped a unit that fights over a path");
         let message = format!(
@@ -313,7 +313,7 @@ impl Agent {
             let healed = self.heal_drift(node, config, later.clone()).await;
             let now = self.now();
             if let Ok(report) = &healed {
-                // A path that cannot be healed is not fought over.
+                // A path that cannot be healed is not contested.
                 for change in report.changes.iter().filter(|it| drifted.contains(it.path.as_str()))
                 {
                     self.session.heal_limit.healed(&change.path, now);

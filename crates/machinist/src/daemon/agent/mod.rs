@@ -300,7 +300,7 @@ impl Agent {
         }
     }
 
-    /// Waits for the first sight of the Node. A machine that has just rebooted into a config that cut
+    /// Waits until the Node is in the cache. A machine that has just rebooted into a config that cut
     /// it off from the API server would wait forever: it checks its health and rolls back.
     async fn wait_for_node(&mut self) {
         let (own_node, stop) = (self.own_node.clone(), self.stop.clone());

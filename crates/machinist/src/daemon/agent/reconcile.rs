@@ -106,7 +106,7 @@ impl Agent {
         }
     }
 
-    /// Reports what the host can do: when the daemon has started, and whenever it comes to rest, because a config may
+    /// Reports what the host can do: when the daemon has started, and whenever it becomes idle, because a config may
     /// install a boot loader or a container runtime.
     async fn report_abilities(&mut self, node: &Arc<Node>, step: &AgentStep) -> Result<()> {
         let is_due = match step {

@@ -115,7 +115,7 @@ impl Agent {
         let error_text = format!("{error:#}");
         let mut paths = self.drifted.iter().map(|drifted| drifted.path.as_str());
         if self.session.heal_limit.are_all_in_conflict(&mut paths) {
-            tracing::warn!(error = error_text, "going on: these paths are fought over");
+            tracing::warn!(error = error_text, "continuing despite drift in contested paths");
             return Ok(());
         }
         self.reporter.warn(node, "PreflightConfigDriftCheckFailed", error_text);

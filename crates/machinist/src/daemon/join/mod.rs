@@ -105,7 +105,7 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
     let first = look_before(given, options).await?;
     let is_known = !matches!(first, FirstConfig::NotReadable);
     if is_known && !is_confirmed(options, &first)? {
-        bail!("not joined, as answered; nothing was changed");
+        bail!("cancelled; nothing was changed");
     }
     join_paths.create_state_dir()?;
     let kubeconfig = if options.keep_identity {
@@ -122,7 +122,7 @@ pub(crate) async fn join(given: &Value, options: &JoinOptions) -> Result<JoinRep
         let first = first_config::first_config(&client, &options.pool, &options.root).await;
         match first.and_then(|first| is_confirmed(options, &first)) {
             Ok(true) => {}
-            Ok(false) => return Err(undo(options, anyhow!("not joined, as answered")).await),
+            Ok(false) => return Err(undo(options, anyhow!("cancelled")).await),
             Err(error) => return Err(undo(options, error).await),
         }
     }

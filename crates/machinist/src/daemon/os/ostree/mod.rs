@@ -95,7 +95,7 @@ fn refusal(change: &OsChange, has_skopeo: bool) -> Option<String> {
         }
         if !has_skopeo {
             return Some(format!(
-                "osImageURL {image}: there is no skopeo on this machine to fetch it: its image has to bring one"
+                "osImageURL {image}: skopeo, which fetches it, is not installed: add it to the OS image"
             ));
         }
     }
