@@ -75,7 +75,7 @@ pub(super) fn to_v2(schemas: &mut Value) {
     remove_not(schemas);
 }
 
-/// Removes the keyword `not`, which is a schema as a property of that name is: only the place tells them apart.
+/// Removes the keyword `not`. A property of that name is a schema too: they differ only by their place.
 fn remove_not(schemas: &mut Value) {
     fn from_schema(schema: &mut Value) {
         let Some(fields) = schema.as_object_mut() else { return };

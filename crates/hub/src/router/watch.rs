@@ -122,7 +122,7 @@ pub(super) fn watch(
             None
         }
     };
-    let length = watch_timeout(call.options.timeout_seconds, random_fraction());
+    let length = watch_timeout(call.options.timeout_seconds, uuid::Uuid::new_v4().as_bytes()[0]);
     let length = until_expiry(call.credential.expires(), jiff::Timestamp::now().as_second())
         .map_or(length, |left| left.min(length));
     let stream = WatchStream {
@@ -172,10 +172,6 @@ fn watch_timeout(requested: Option<u64>, fraction: u8) -> Duration {
 /// How long a credential still counts.
 fn until_expiry(expires: Option<i64>, now: i64) -> Option<Duration> {
     expires.map(|end| Duration::from_secs(u64::try_from(end.saturating_sub(now)).unwrap_or(0)))
-}
-
-fn random_fraction() -> u8 {
-    uuid::Uuid::new_v4().as_bytes()[0]
 }
 
 /// The state of an open watch.

@@ -8,6 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, BufReader};
 
 /// The largest data frame that is skipped.
 const MAX_DATA_BYTES: u64 = 64 << 10;
+/// How much is skipped after a violation.
+const MAX_SKIPPED_BYTES: u64 = 256 << 10;
 /// The largest payload of a control frame.
 const MAX_CONTROL_BYTES: u64 = 125;
 /// How many frames a client may send at once, and how many each second. Clients send a ping every few seconds.
@@ -80,17 +82,29 @@ pub(super) struct FrameReader<R> {
     /// Frames that the client may send now, and when that was computed.
     allowance: f64,
     counted: Instant,
+    /// After a violation, where the next frame begins is unknown.
+    is_violated: bool,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     pub(super) fn new(source: R) -> Self {
         let source = BufReader::with_capacity(READ_BUFFER_BYTES, source);
-        Self { source, allowance: FRAME_BURST, counted: Instant::now() }
+        Self { source, allowance: FRAME_BURST, counted: Instant::now(), is_violated: false }
     }
 
     /// The next frame; `None` when the connection has ended.
+    ///
+    /// After a violation, what follows is skipped up to a limit: closing a connection with unread data resets it, and the
+    /// client would not learn the reason.
     pub(super) async fn next(&mut self) -> Option<ClientFrame> {
-        self.read().await.ok()
+        if self.is_violated {
+            let mut rest = (&mut self.source).take(MAX_SKIPPED_BYTES);
+            let _ = tokio::io::copy(&mut rest, &mut tokio::io::sink()).await;
+            return None;
+        }
+        let frame = self.read().await.ok()?;
+        self.is_violated = matches!(frame, ClientFrame::Violation(_));
+        Some(frame)
     }
 
     async fn read(&mut self) -> std::io::Result<ClientFrame> {

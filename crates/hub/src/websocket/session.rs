@@ -48,8 +48,12 @@ where
     };
     let close = async {
         send(&mut write, Opcode::Close, &(reason as u16).to_be_bytes()).await?;
-        // Closing with unread data would reset the connection, and the client would miss the end.
-        while let Some(ClientFrame::Ping(_) | ClientFrame::Ignored) = frames.next().await {}
+        // Until the client closes too, or has sent enough.
+        while let Some(frame) = frames.next().await {
+            if frame == ClientFrame::Close {
+                break;
+            }
+        }
         write.shutdown().await
     };
     if let Ok(Err(error)) = tokio::time::timeout(CLOSE_TIMEOUT, close).await {
