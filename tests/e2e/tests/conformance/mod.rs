@@ -4,6 +4,7 @@ mod details;
 mod go_client;
 mod kubectl;
 mod objects;
+mod old_kubectl;
 mod patches;
 mod rbac;
 mod reads;
