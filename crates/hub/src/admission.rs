@@ -8,7 +8,7 @@ mod metadata;
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -137,6 +137,7 @@ fn round_trip_of(kind: &ResourceKind) -> Option<RoundTrip> {
         "Namespace" => Some(round_trip::<Namespace>),
         "Secret" => Some(round_trip::<Secret>),
         "ConfigMap" => Some(round_trip::<ConfigMap>),
+        "ServiceAccount" => Some(round_trip::<ServiceAccount>),
         "Lease" => Some(round_trip::<Lease>),
         "CertificateSigningRequest" => Some(round_trip::<CertificateSigningRequest>),
         "Role" => Some(round_trip::<Role>),

@@ -4,14 +4,14 @@
 
 use serde_json::Value;
 
-use crate::kind_registry::{PrinterColumn, ResourceKind};
+use crate::kind_registry::{EMPTY_KINDS, PrinterColumn, ResourceKind};
 
 /// The built-in kinds.
 ///
 /// They have no `schema`: the types of `k8s-openapi` validate them.
 #[must_use]
 pub fn kinds() -> Vec<ResourceKind> {
-    vec![
+    let mut kinds = vec![
         node_kind(),
         namespace_kind(),
         ResourceKind {
@@ -27,6 +27,11 @@ pub fn kinds() -> Vec<ResourceKind> {
             columns: vec![text_column("Data", "How many entries it has."), age_column()],
             ..kind("", "ConfigMap", "configmaps", true)
         },
+        ResourceKind {
+            short_names: names(&["sa"]),
+            columns: vec![text_column("Secrets", "How many secrets it lists."), age_column()],
+            ..kind("", "ServiceAccount", "serviceaccounts", true)
+        },
         event_kind(""),
         event_kind("events.k8s.io"),
         ResourceKind {
@@ -39,7 +44,14 @@ pub fn kinds() -> Vec<ResourceKind> {
         role_binding_kind("RoleBinding", "rolebindings", true),
         role_binding_kind("ClusterRoleBinding", "clusterrolebindings", false),
         crd_kind(),
-    ]
+    ];
+    kinds.extend(EMPTY_KINDS.iter().map(|(group, name, plural, short, is_in_all)| ResourceKind {
+        short_names: if short.is_empty() { Vec::new() } else { names(&[short]) },
+        categories: if *is_in_all { names(&["all"]) } else { Vec::new() },
+        columns: vec![age_column()],
+        ..kind(group, name, plural, *name != "PersistentVolume")
+    }));
+    kinds
 }
 
 /// Returns the kinds of a `CustomResourceDefinition`, one per served version.

@@ -9,9 +9,12 @@ use serde_json::{Map, Value, json};
 use crate::kind_registry::{KindRegistry, ResourceKind};
 
 /// Built-in groups come first, in the order of kube-apiserver; others follow by name.
-const GROUP_ORDER: [&str; 5] = [
+const GROUP_ORDER: [&str; 8] = [
+    "apps",
     "events.k8s.io",
+    "batch",
     "certificates.k8s.io",
+    "networking.k8s.io",
     "rbac.authorization.k8s.io",
     "apiextensions.k8s.io",
     "coordination.k8s.io",
@@ -109,6 +112,7 @@ pub fn aggregated_discovery(registry: &KindRegistry, legacy: bool) -> Value {
 pub fn verbs(kind: &ResourceKind) -> &'static [&'static str] {
     match kind.kind.as_str() {
         "CustomResourceDefinition" if kind.built_in => READ_VERBS,
+        _ if kind.is_always_empty() => READ_VERBS,
         "Namespace" if kind.built_in => NAMESPACE_VERBS,
         _ if kind.built_in => BUILT_IN_VERBS,
         _ => CUSTOM_VERBS,
@@ -122,6 +126,7 @@ pub fn subresources(kind: &ResourceKind) -> Vec<(&'static str, &'static [&'stati
     match kind.kind.as_str() {
         "CertificateSigningRequest" if kind.built_in => parts.push(("approval", SUBRESOURCE_VERBS)),
         "Namespace" if kind.built_in => parts.push(("finalize", &["update"])),
+        "ServiceAccount" if kind.built_in => parts.push(("token", &["create"])),
         "CustomResourceDefinition" if kind.built_in => return vec![("status", &["get"])],
         _ => {}
     }
@@ -195,15 +200,26 @@ fn api_resources(kind: &ResourceKind) -> Vec<Value> {
     });
     add_names(&mut main, kind);
     let parts = subresources(kind).into_iter().map(|(part, verbs)| {
-        json!({
+        let mut resource = json!({
             "name": format!("{}/{part}", kind.plural),
             "singularName": "",
             "namespaced": kind.namespaced,
             "kind": kind.kind,
             "verbs": verbs,
-        })
+        });
+        if part == "token" {
+            for (field, value) in token_request() {
+                resource[field] = value.into();
+            }
+        }
+        resource
     });
     std::iter::once(main).chain(parts).collect()
+}
+
+/// The type of the subresource `token`, which is not that of its resource.
+fn token_request() -> [(&'static str, &'static str); 3] {
+    [("group", "authentication.k8s.io"), ("version", "v1"), ("kind", "TokenRequest")]
 }
 
 /// A resource as in an `APIGroupDiscoveryList`.
@@ -222,7 +238,14 @@ fn aggregated_resource(kind: &ResourceKind) -> Value {
     add_names(&mut resource, kind);
     let parts: Vec<Value> = subresources(kind)
         .into_iter()
-        .map(|(part, verbs)| json!({"subresource": part, "responseKind": response, "verbs": verbs}))
+        .map(|(part, verbs)| {
+            let response = if part == "token" {
+                token_request().into_iter().collect()
+            } else {
+                response.clone()
+            };
+            json!({"subresource": part, "responseKind": response, "verbs": verbs})
+        })
         .collect();
     if !parts.is_empty() {
         resource["subresources"] = parts.into();

@@ -236,6 +236,9 @@ impl GarbageCollector {
     async fn remove(&self, entry: &StoreEntry) {
         let expect = Precondition::Revision(entry.revision);
         self.commit(StoreOp::Delete { key: entry.key.to_string(), expect }).await;
+        if entry.key.starts_with("/core/serviceaccounts/") {
+            self.hub.inner.recheck_credentials(); // its tokens end with it
+        }
     }
 
     async fn write(&self, kind: &ResourceKind, entry: &StoreEntry, new: Value) {

@@ -56,7 +56,32 @@ pub struct ResourceKind {
     pub columns: Vec<PrinterColumn>,
 }
 
+/// The kinds of Kubernetes that are served for clients that expect them, and of which there never is an object: group,
+/// kind, resource, short name, whether it is in the category `all`.
+pub const EMPTY_KINDS: &[(&str, &str, &str, &str, bool)] = &[
+    ("", "Endpoints", "endpoints", "ep", false),
+    ("", "PersistentVolume", "persistentvolumes", "pv", false),
+    ("", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", false),
+    ("", "Pod", "pods", "po", true),
+    ("", "ReplicationController", "replicationcontrollers", "rc", true),
+    ("", "Service", "services", "svc", true),
+    ("apps", "DaemonSet", "daemonsets", "ds", true),
+    ("apps", "Deployment", "deployments", "deploy", true),
+    ("apps", "ReplicaSet", "replicasets", "rs", true),
+    ("apps", "StatefulSet", "statefulsets", "sts", true),
+    ("batch", "CronJob", "cronjobs", "cj", true),
+    ("batch", "Job", "jobs", "", true),
+    ("networking.k8s.io", "Ingress", "ingresses", "ing", false),
+];
+
 impl ResourceKind {
+    /// Whether the kind is one of [`EMPTY_KINDS`].
+    #[must_use]
+    pub fn is_always_empty(&self) -> bool {
+        let own = (self.group.as_str(), self.plural.as_str());
+        self.built_in && EMPTY_KINDS.iter().any(|(group, _, plural, ..)| own == (*group, *plural))
+    }
+
     /// `v1`, or `group/v1`.
     #[must_use]
     pub fn api_version(&self) -> String {

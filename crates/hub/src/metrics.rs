@@ -3,6 +3,7 @@
 //! Label values come from fixed sets (verbs and status codes), never from requests, so that clients
 //! cannot create series. Updated by the router; machinist serves the text.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,6 +149,32 @@ impl HubMetrics {
     }
 }
 
+/// The Prometheus text format of metrics in the OpenMetrics format: there a counter is declared without the `_total` of
+/// its samples, and the Prometheus format takes those for another metric.
+#[must_use]
+pub fn to_prometheus_text(metrics: &str) -> String {
+    let declared = |line: &str| line.strip_prefix("# TYPE ").map(ToOwned::to_owned);
+    let counters: HashSet<String> = metrics
+        .lines()
+        .filter_map(declared)
+        .filter_map(|line| line.strip_suffix(" counter").map(ToOwned::to_owned))
+        .collect();
+    let mut out = String::with_capacity(metrics.len() + counters.len() * 16);
+    for line in metrics.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(word @ ("HELP" | "TYPE")), Some(name), rest)
+                if counters.contains(name) =>
+            {
+                out.push_str(&format!("# {word} {name}_total {}", rest.unwrap_or_default()));
+            }
+            _ => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// Counts an open watch until it is dropped.
 pub(crate) struct OpenWatch(Gauge);
 
@@ -161,6 +188,14 @@ impl Drop for OpenWatch {
 mod tests {
     use super::*;
     use crate::store::{Precondition, StoreOp, StoreOptions};
+
+    #[test]
+    fn counters_are_declared_under_the_name_of_their_samples() {
+        let text = "# HELP a All of it.\n# TYPE a counter\na_total 1\n# HELP b B.\n# TYPE b gauge\nb 2\n# EOF\n";
+        let expected = "# HELP a_total All of it.\n# TYPE a_total counter\na_total 1\n# HELP b B.\n# TYPE b gauge\nb 2\n# EOF\n";
+        assert_eq!(to_prometheus_text(text), expected);
+        assert_eq!(to_prometheus_text(""), "");
+    }
 
     #[tokio::test]
     async fn requests_and_watches_are_counted() {

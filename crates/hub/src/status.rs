@@ -177,6 +177,25 @@ impl ApiError {
         Self::new(406, "NotAcceptable", message)
     }
 
+    /// 406: the server offers none of the media types that the client accepts. The text of endpoints of built-in kinds.
+    #[must_use]
+    pub fn no_representation(available: &[&str]) -> Self {
+        let list = available.join(", ");
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {list}");
+        Self::new(406, "NotAcceptable", message).with_details(json!({}))
+    }
+
+    /// 405: a kind of which there never is an object.
+    #[must_use]
+    pub fn always_empty(kind: &ResourceKind) -> Self {
+        let resource = qualified_resource(&kind.plural, &kind.group);
+        let message = format!(
+            "the server does not allow this method on the requested resource: a hub runs no workloads, so {resource} is \
+             always empty: use a Kubernetes cluster for it"
+        );
+        Self::new(405, "MethodNotAllowed", message).with_details(json!({}))
+    }
+
     /// 415: the server does not read bodies of this media type.
     #[must_use]
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {

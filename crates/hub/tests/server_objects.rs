@@ -299,8 +299,25 @@ async fn there_are_no_pods() {
     let server = TestHub::start().await;
     let (code, list) = server.send("GET", "/api/v1/pods?limit=500", &[], String::new()).await;
     assert_eq!((code, &list["items"]), (StatusCode::OK, &json!([])));
-    let (code, _) = server.send("POST", "/api/v1/pods", &[], "{}".to_owned()).await;
-    assert_eq!(code, StatusCode::NOT_FOUND);
+    let watch = "/api/v1/pods?watch=true&resourceVersion=1&timeoutSeconds=1";
+    let (code, events) = server.send("GET", watch, &[], String::new()).await;
+    assert_eq!((code, events), (StatusCode::OK, json!("")));
+    for (method, path, expected) in [
+        ("POST", "/api/v1/namespaces/default/pods", 405),
+        ("PUT", "/apis/apps/v1/namespaces/default/deployments/a", 405),
+        ("PATCH", "/apis/batch/v1/namespaces/default/jobs/a", 405),
+        ("GET", "/api/v1/namespaces/default/services/a", 404),
+        ("DELETE", "/api/v1/namespaces/default/services/a", 404),
+        ("DELETE", "/api/v1/namespaces/default/services", 200),
+        ("GET", "/apis/networking.k8s.io/v1/ingresses", 200),
+        ("POST", "/api/v1/namespaces/default/pods/a/exec", 404),
+    ] {
+        let json = [("content-type", "application/json")];
+        let (code, body) = server.send(method, path, &json, "{}".to_owned()).await;
+        assert_eq!(code.as_u16(), expected, "{method} {path}: {body}");
+        let message = body["message"].as_str().unwrap_or_default();
+        assert_eq!(message.contains("a hub runs no workloads"), expected == 405, "{message}");
+    }
 }
 
 #[tokio::test]

@@ -316,7 +316,9 @@ impl Authorizer {
 fn is_denied_to_controllers(attributes: &RequestAttributes) -> bool {
     let approves =
         attributes.group == CSR_GROUP && !READ_VERBS.split(' ').any(|verb| verb == attributes.verb);
-    approves || attributes.verb == "impersonate"
+    let acts_for_another = attributes.verb == "impersonate"
+        || (attributes.resource == "serviceaccounts" && attributes.subresource == "token");
+    approves || acts_for_another
 }
 
 #[cfg(test)]

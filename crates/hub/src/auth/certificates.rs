@@ -162,6 +162,28 @@ impl CertificateAuthority {
         Ok(PemKeyPair { certificate, key: key.serialize_pem() })
     }
 
+    /// Signs bytes with ES256, as JSON web tokens have it: the two numbers side by side.
+    ///
+    /// # Errors
+    /// The key is not one for ES256.
+    pub fn sign_es256(&self, message: &[u8]) -> Result<[u8; 64], CertificateError> {
+        use rcgen::SigningKey as _;
+        let key = self.issuer.key();
+        let wrong = || parse_error("signature", &"the key of the CA is not on the curve P-256");
+        if key.algorithm() != &rcgen::PKCS_ECDSA_P256_SHA256 {
+            return Err(wrong());
+        }
+        fixed_signature(&key.sign(message)?).ok_or_else(wrong)
+    }
+
+    /// Whether a signature is the one of [`CertificateAuthority::sign_es256`] for these bytes.
+    #[must_use]
+    pub fn verify_es256(&self, message: &[u8], signature: &[u8]) -> bool {
+        use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+        let key = self.issuer.key().public_key_raw();
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key).verify(message, signature).is_ok()
+    }
+
     /// Signs a CSR for a client certificate with its key, user and first group.
     ///
     /// # Errors
@@ -177,6 +199,21 @@ impl CertificateAuthority {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         Ok(params.signed_by(&request.key, &self.issuer)?.pem())
     }
+}
+
+/// The two numbers of an ASN.1 signature on P-256, in 32 bytes each.
+fn fixed_signature(der: &[u8]) -> Option<[u8; 64]> {
+    let mut rest = der.strip_prefix(&[0x30, u8::try_from(der.len()).ok()?.checked_sub(2)?])?;
+    let mut fixed = [0; 64];
+    for half in fixed.chunks_exact_mut(32) {
+        let (length, tail) = rest.strip_prefix(&[0x02])?.split_first()?;
+        let (number, tail) = tail.split_at_checked(usize::from(*length))?;
+        let number = number.strip_prefix(&[0]).unwrap_or(number);
+        let start = 32_usize.checked_sub(number.len())?;
+        half.get_mut(start..)?.copy_from_slice(number);
+        rest = tail;
+    }
+    rest.is_empty().then_some(fixed)
 }
 
 /// rcgen writes at most one organization, so a subject has at most one group.

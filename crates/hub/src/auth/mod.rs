@@ -8,6 +8,7 @@
 //! | [`machine`] | the roles that a machine was given, and which of its certificates count |
 //! | [`node_graph`] | which objects concern a machine |
 //! | [`sec1`] | keys in the form that all clients read |
+//! | [`service_account`] | the signed tokens of service accounts |
 //! | [`csr`] | which certificate signing requests are approved and signed |
 
 pub mod authorizer;
@@ -16,6 +17,7 @@ pub mod csr;
 pub mod machine;
 pub mod node_graph;
 pub mod sec1;
+pub mod service_account;
 pub mod tokens;
 
 /// Members may do everything.

@@ -81,6 +81,7 @@ fn message_for_kind(version: &str, kind: &str) -> Option<&'static str> {
         ("v1", "Namespace") => "core.Namespace",
         ("v1", "Secret") => "core.Secret",
         ("v1", "ConfigMap") => "core.ConfigMap",
+        ("v1", "ServiceAccount") => "core.ServiceAccount",
         ("v1", "Event") => "core.Event",
         ("events.k8s.io/v1", "Event") => "events.Event",
         ("coordination.k8s.io/v1", "Lease") => "coordination.Lease",
@@ -93,7 +94,10 @@ fn message_for_kind(version: &str, kind: &str) -> Option<&'static str> {
         ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => {
             "authorization.SelfSubjectRulesReview"
         }
+        ("authorization.k8s.io/v1", "SubjectAccessReview") => "authorization.SubjectAccessReview",
         ("authentication.k8s.io/v1", "SelfSubjectReview") => "authentication.SelfSubjectReview",
+        ("authentication.k8s.io/v1", "TokenRequest") => "authentication.TokenRequest",
+        ("authentication.k8s.io/v1", "TokenReview") => "authentication.TokenReview",
         _ => return None,
     })
 }
@@ -121,8 +125,8 @@ fn read_message(name: &str, bytes: &[u8], depth: usize) -> Option<Map<String, Va
             map.as_object_mut()?.insert(key, value);
         } else {
             let value = read_value(kind, &part, depth)?;
-            // Go sends empty values too, but omits them from JSON.
-            if !is_empty(&value) {
+            // Go sends empty values too, but omits them from JSON. One that may be unset is sent only if it is set.
+            if kind == "p" || !is_empty(&value) {
                 object.insert(field.to_owned(), value);
             }
         }
@@ -148,7 +152,7 @@ fn read_value(kind: &str, part: &WireValue<'_>, depth: usize) -> Option<Value> {
     Some(match (kind, part) {
         ("s", WireValue::Bytes(bytes)) => decode_string(bytes)?.into(),
         ("b", WireValue::Bytes(bytes)) => STANDARD.encode(bytes).into(),
-        ("o", WireValue::Varint(number)) => (*number != 0).into(),
+        ("o" | "p", WireValue::Varint(number)) => (*number != 0).into(),
         ("i", WireValue::Varint(number)) => number.cast_signed().into(),
         ("t", WireValue::Bytes(bytes)) => decode_time(bytes, "%Y-%m-%dT%H:%M:%SZ")?,
         ("u", WireValue::Bytes(bytes)) => decode_time(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ")?,
@@ -272,6 +276,20 @@ mod tests {
     }
 
     #[test]
+    fn a_service_account_that_switches_something_off() {
+        let secret = field(3, b"s");
+        let raw = [field(2, &secret), vec![4 << 3, 0]].concat();
+        let expected = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "secrets": [{"name": "s"}],
+            "automountServiceAccountToken": false,
+        });
+        assert_eq!(decode(&envelope("v1", "ServiceAccount", &raw)), Some(expected));
+        let raw = field(2, &[4 << 3, 10]);
+        let request = decode(&envelope("authentication.k8s.io/v1", "TokenRequest", &raw)).unwrap();
+        assert_eq!(request["spec"], json!({"expirationSeconds": 10}));
+    }
+
+    #[test]
     fn unknown_messages_are_rejected() {
         let good = envelope("v1", "ConfigMap", &field(1, b""));
         assert!(decode(&good).is_some());
@@ -286,7 +304,7 @@ mod tests {
 
     #[test]
     fn the_table_is_complete() {
-        let plain = ["s", "b", "o", "i", "t", "u", "q", "-"];
+        let plain = ["s", "b", "o", "p", "i", "t", "u", "q", "-"];
         for (name, fields) in message_table() {
             for (field, kind) in fields.values() {
                 let kind = kind.trim_start_matches(['*', '%']);

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret, ServiceAccount};
 use k8s_openapi::api::events::v1::Event as NewEvent;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -25,6 +25,7 @@ static BUILT_IN_SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     all.extend(definitions::<Namespace>());
     all.extend(definitions::<Secret>());
     all.extend(definitions::<ConfigMap>());
+    all.extend(definitions::<ServiceAccount>());
     all.extend(definitions::<Event>());
     all.extend(definitions::<NewEvent>());
     all.extend(definitions::<Lease>());
@@ -63,6 +64,7 @@ fn mark_merge_lists(all: &mut Map<String, Value>) {
         ("api.core.v1.NodeStatus", "conditions", "type"),
         ("api.core.v1.NodeStatus", "addresses", "type"),
         ("api.core.v1.NamespaceStatus", "conditions", "type"),
+        ("api.core.v1.ServiceAccount", "secrets", "name"),
     ];
     for (name, field, key) in lists {
         let schema = all.get_mut(&format!("io.k8s.{name}"));
@@ -112,7 +114,9 @@ pub(super) fn common_schemas() -> Map<String, Value> {
 pub(super) fn kind_schemas(kind: &ResourceKind) -> Map<String, Value> {
     let name = schema_name(kind);
     let mut found = Map::new();
-    if kind.built_in {
+    if kind.is_always_empty() {
+        found.insert(name.clone(), empty_kind_schema());
+    } else if kind.built_in {
         collect_built_in(&name, &mut found);
     } else {
         found.insert(name.clone(), crd_schema(kind));
@@ -131,6 +135,20 @@ pub(super) fn kind_schemas(kind: &ResourceKind) -> Map<String, Value> {
         list_schema(kind),
     );
     found
+}
+
+/// The schema of a kind of which there never is an object.
+fn empty_kind_schema() -> Value {
+    json!({
+        "description": "A hub runs no workloads: there never is an object of this kind.",
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"allOf": [meta_reference("ObjectMeta")]},
+        },
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
 }
 
 /// Adds a built-in schema and everything that it refers to.

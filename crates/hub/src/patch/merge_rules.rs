@@ -60,6 +60,13 @@ static NAMESPACE: StrategicRules = StrategicRules {
     ],
 };
 
+static SERVICE_ACCOUNT: StrategicRules = StrategicRules {
+    fields: &[
+        ("metadata", FieldRule::Object(&META)),
+        ("secrets", FieldRule::List(ListMerge::Key("name"))),
+    ],
+};
+
 static NAMESPACE_STATUS: StrategicRules =
     StrategicRules { fields: &[("conditions", FieldRule::List(ListMerge::Key("type")))] };
 
@@ -97,6 +104,7 @@ pub fn strategic_rules(group: &str, kind: &str) -> Option<&'static StrategicRule
     Some(match (group, kind) {
         ("", "Node") => &NODE,
         ("", "Namespace") => &NAMESPACE,
+        ("", "ServiceAccount") => &SERVICE_ACCOUNT,
         ("", "Secret" | "ConfigMap" | "Event")
         | ("events.k8s.io", "Event")
         | ("coordination.k8s.io", "Lease")

@@ -21,6 +21,8 @@ pub enum RequestTarget {
     },
     /// `/version`.
     Version,
+    /// `/metrics`: the hub's own metrics.
+    Metrics,
     /// `/api`: the versions of the core group.
     ApiVersions,
     /// `/apis`: the API groups.
@@ -94,6 +96,7 @@ pub fn parse_path(path: &str) -> RequestTarget {
             RequestTarget::Health { check: (*check).to_owned() }
         }
         ["version"] => RequestTarget::Version,
+        ["metrics"] => RequestTarget::Metrics,
         ["api"] => RequestTarget::ApiVersions,
         ["apis"] => RequestTarget::ApiGroups,
         ["apis", group] => RequestTarget::Group { group: (*group).to_owned() },
@@ -220,6 +223,7 @@ mod tests {
         let table = [
             ("/", RequestTarget::Root),
             ("/api", RequestTarget::ApiVersions),
+            ("/metrics", RequestTarget::Metrics),
             ("/apis/", RequestTarget::ApiGroups),
             ("/readyz", RequestTarget::Health { check: "readyz".into() }),
             ("/api/v1", resource_list_target("", "v1")),

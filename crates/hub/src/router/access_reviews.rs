@@ -3,23 +3,29 @@
 //!
 //! Answers from the authorizer; stores nothing. Called by the router.
 
+use axum::body::Body;
 use axum::response::Response;
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::authentication::authenticate_token;
+use super::authentication::{authenticate_service_account, authenticate_token};
 use super::visibility::NodeFilter;
 use super::{BufferedRequest, response};
 use crate::auth::authorizer::{AuthorizationDecision, RequestAttributes};
+use crate::auth::service_account::API_AUDIENCE;
 use crate::auth::{NODE_GROUP, UserInfo};
 use crate::body;
 use crate::hub::Hub;
+use crate::metrics::to_prometheus_text;
 use crate::rbac::rule::RoleRule;
 use crate::request::ResourcePath;
 use crate::status::ApiError;
 
 const AUTHORIZATION_GROUP: &str = "authorization.k8s.io";
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
+
+/// Where the hub's metrics are.
+const METRICS_PATH: &str = "/metrics";
 
 /// The largest review. One holds a few names.
 const MAX_REVIEW_BYTES: usize = 16 << 10;
@@ -101,8 +107,23 @@ fn token_status(hub: &Hub, spec: &Value) -> Result<Value, ApiError> {
         return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
     }
     let now = jiff::Timestamp::now().as_second();
-    Ok(match authenticate_token(hub, token, now) {
-        Some(user) => json!({"authenticated": true, "user": user_json(&user.info)}),
+    let listed = spec["audiences"].as_array().into_iter().flatten();
+    let audiences: Vec<&str> = listed.filter_map(Value::as_str).collect();
+    let found = if audiences.is_empty() || audiences.contains(&API_AUDIENCE) {
+        authenticate_token(hub, token, now)
+    } else {
+        // A token for other servers: who reviews it names itself.
+        authenticate_service_account(hub, token, now, &audiences)
+    };
+    Ok(match found {
+        Some(user) if audiences.is_empty() => {
+            json!({"authenticated": true, "user": user_json(&user.info)})
+        }
+        Some(user) => {
+            let audiences =
+                if audiences.contains(&API_AUDIENCE) { vec![API_AUDIENCE] } else { audiences };
+            json!({"authenticated": true, "user": user_json(&user.info), "audiences": audiences})
+        }
         None => json!({"user": {}, "error": "the token is wrong, expired or revoked"}),
     })
 }
@@ -127,6 +148,28 @@ fn may_review_others(hub: &Hub, user: &UserInfo, path: &ResourcePath) -> bool {
         ..RequestAttributes::default()
     };
     user.is_in_group(NODE_GROUP) || is_allowed(hub, user, &request)
+}
+
+/// `/metrics`: the hub's metrics, for those who may read them.
+pub(super) fn metrics(
+    hub: &Hub,
+    user: &UserInfo,
+    request: &BufferedRequest,
+) -> Result<Response, ApiError> {
+    let method = &request.parts.method;
+    let verb = method.as_str().to_ascii_lowercase();
+    if !hub.inner.authorize_path(user, "get", METRICS_PATH) {
+        return Err(ApiError::forbidden_path(&user.user, &verb, METRICS_PATH));
+    }
+    if !matches!(*method, Method::GET | Method::HEAD) {
+        return Err(ApiError::method_not_allowed());
+    }
+    let mut text = String::new();
+    hub.inner.metrics.encode(&mut text);
+    text.push_str("# EOF\n");
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
+    let body = Body::from(to_prometheus_text(&text));
+    Ok(response::build_response(StatusCode::OK, content_type, body))
 }
 
 fn access_status(hub: &Hub, user: &UserInfo, spec: &Value) -> Value {

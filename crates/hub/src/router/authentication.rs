@@ -6,11 +6,13 @@
 use http::header;
 use http::request::Parts;
 
-use super::PeerCertificate;
+use super::{PeerCertificate, response};
 use crate::auth::UserInfo;
+use crate::auth::service_account::{self, API_AUDIENCE};
 use crate::auth::tokens::{self, LAST_USE_INTERVAL_SECONDS, TOKEN_KEY_PREFIX, TokenRecord};
 use crate::hub::Hub;
 use crate::machines::StoredMachine;
+use crate::object::{self, metadata_str};
 use crate::store::{CommitError, Precondition, Store, StoreOp};
 use crate::websocket;
 
@@ -39,6 +41,8 @@ pub(super) enum Credential {
     InProcess,
     /// A client certificate, of a machine if there is a name.
     Certificate { machine: Option<String>, not_before: i64, not_after: i64 },
+    /// A token of the service account with this key and UID.
+    ServiceAccount { key: String, uid: String, expires: i64 },
     /// The token with this id and hash.
     Token { id: String, hash: String, expires: Option<i64> },
 }
@@ -54,6 +58,9 @@ impl Credential {
                 });
                 now < *not_after && !is_revoked
             }
+            Self::ServiceAccount { key, uid, expires } => {
+                now < *expires && is_same_account(store, key, uid)
+            }
             Self::Token { id, hash, .. } => find_token(store, id)
                 .is_some_and(|record| record.hash == *hash && !record.is_expired(now)),
         }
@@ -64,6 +71,7 @@ impl Credential {
         match self {
             Self::InProcess => None,
             Self::Certificate { not_after, .. } => Some(*not_after),
+            Self::ServiceAccount { expires, .. } => Some(*expires),
             Self::Token { expires, .. } => *expires,
         }
     }
@@ -104,8 +112,38 @@ pub(super) fn authenticate(hub: &Hub, parts: &Parts) -> Result<Option<Authentica
     authenticate_token(hub, token.trim(), now).map(Some).ok_or(())
 }
 
+/// Whether the service account with a key is still the one with this UID.
+fn is_same_account(store: &Store, key: &str, uid: &str) -> bool {
+    let object = store.get(key).and_then(|entry| response::decode_entry(&entry).ok());
+    object.is_some_and(|object| metadata_str(&object, "uid") == uid)
+}
+
+/// The user of a token of a service account that is for one of these audiences.
+pub(super) fn authenticate_service_account(
+    hub: &Hub,
+    token: &str,
+    now: i64,
+    audiences: &[&str],
+) -> Option<AuthenticatedUser> {
+    let claims = service_account::verify(token, hub.inner.ca.as_ref()?, now)?;
+    if !claims.audiences.iter().any(|audience| audiences.contains(&audience.as_str())) {
+        return None;
+    }
+    let kind = hub.inner.registry.find("", "v1", "serviceaccounts")?;
+    let account = &claims.account;
+    let key = object::storage_key(kind, Some(&account.namespace), &account.name);
+    if !is_same_account(&hub.inner.store, &key, &account.uid) {
+        return None;
+    }
+    let (uid, expires) = (account.uid.clone(), claims.expires);
+    Some(AuthenticatedUser::new(account.user(), Credential::ServiceAccount { key, uid, expires }))
+}
+
 /// The user of a bearer token.
 pub(super) fn authenticate_token(hub: &Hub, token: &str, now: i64) -> Option<AuthenticatedUser> {
+    if service_account::is_token(token) {
+        return authenticate_service_account(hub, token, now, &[API_AUDIENCE]);
+    }
     let id = tokens::token_id(token)?;
     let record = find_token(&hub.inner.store, id)?;
     let info = tokens::authenticate(token, &record, now)?;

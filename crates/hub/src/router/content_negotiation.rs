@@ -36,24 +36,66 @@ pub(super) struct AcceptedFormat {
 }
 
 /// The media types in the 406 message of kube-apiserver, which has no protobuf for CRDs either.
-const SUPPORTED_TYPES: &[&str] =
+pub(super) const SUPPORTED_TYPES: &[&str] =
     &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+/// The same for objects of built-in kinds.
+const OBJECT_TYPES: &[&str] = &[
+    "application/json",
+    "application/yaml",
+    "application/vnd.kubernetes.protobuf",
+    "application/json;stream=watch",
+    "application/vnd.kubernetes.protobuf;stream=watch",
+];
+/// The same for watches.
+const WATCH_TYPES: &[&str] =
+    &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+
+/// Why nothing that a client accepts is offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotAcceptable {
+    /// No accepted media type is known.
+    MediaType,
+    /// One is, but not in the accepted form.
+    Form,
+}
+
+impl NotAcceptable {
+    /// The error, with the text of kube-apiserver, which depends on the kind.
+    pub(super) fn to_error(self, is_built_in: bool) -> ApiError {
+        match self {
+            Self::MediaType if is_built_in => ApiError::no_representation(OBJECT_TYPES),
+            _ => ApiError::not_acceptable(SUPPORTED_TYPES),
+        }
+    }
+}
+
+/// Checks the format of a watch.
+///
+/// # Errors
+/// 406: events are lines of JSON.
+pub(super) fn check_watch(accept: AcceptedFormat) -> Result<(), ApiError> {
+    match accept.encoding {
+        ResponseEncoding::Json => Ok(()),
+        ResponseEncoding::Yaml => Err(ApiError::not_acceptable(WATCH_TYPES)),
+    }
+}
 
 /// Chooses the best accepted media type. The default is JSON.
 ///
 /// # Errors
-/// 406: nothing that the client accepts is offered.
-pub(super) fn negotiate(header: Option<&str>) -> Result<AcceptedFormat, ApiError> {
+/// Nothing that the client accepts is offered.
+pub(super) fn negotiate(header: Option<&str>) -> Result<AcceptedFormat, NotAcceptable> {
     let Some(header) = header.filter(|text| !text.trim().is_empty()) else {
         return Ok(AcceptedFormat::default());
     };
     let mut ranges: Vec<MediaRange<'_>> = header.split(',').map(MediaRange::parse).collect();
     ranges.sort_by_key(|range| std::cmp::Reverse(range.quality));
-    ranges
-        .iter()
-        .filter(|range| range.quality > 0)
-        .find_map(MediaRange::accept)
-        .ok_or_else(|| ApiError::not_acceptable(SUPPORTED_TYPES))
+    ranges.retain(|range| range.quality > 0);
+    let accepted = ranges.iter().find_map(MediaRange::accept);
+    accepted.ok_or_else(|| match ranges.iter().any(|range| range.encoding().is_some()) {
+        true => NotAcceptable::Form,
+        false => NotAcceptable::MediaType,
+    })
 }
 
 /// Chooses one of the offered media types, as for a document that is not an object. The first is the default.
@@ -107,12 +149,16 @@ impl<'a> MediaRange<'a> {
             || self.media_type.strip_suffix("/*").is_some_and(is_type)
     }
 
+    fn encoding(&self) -> Option<ResponseEncoding> {
+        match self.media_type {
+            "application/json" | "application/*" | "*/*" => Some(ResponseEncoding::Json),
+            "application/yaml" => Some(ResponseEncoding::Yaml),
+            _ => None,
+        }
+    }
+
     fn accept(&self) -> Option<AcceptedFormat> {
-        let encoding = match self.media_type {
-            "application/json" | "application/*" | "*/*" => ResponseEncoding::Json,
-            "application/yaml" => ResponseEncoding::Yaml,
-            _ => return None,
-        };
+        let encoding = self.encoding()?;
         let form = match (self.kind, self.group, self.version) {
             ("", _, _) => ResponseForm::Object,
             ("Table", "meta.k8s.io", "v1" | "v1beta1") => ResponseForm::Table,
@@ -207,8 +253,9 @@ mod tests {
             assert_eq!(negotiate(header).unwrap(), expected, "{header:?}");
         }
         for header in ["application/vnd.kubernetes.protobuf", "text/html", "application/json;q=0"] {
-            let error = negotiate(Some(header)).unwrap_err();
-            assert_eq!((error.code, error.reason), (406, "NotAcceptable"), "{header}");
+            assert_eq!(negotiate(Some(header)), Err(NotAcceptable::MediaType), "{header}");
         }
+        let odd = negotiate(Some("text/html, application/json;as=Foo;v=v1;g=meta.k8s.io"));
+        assert_eq!(odd, Err(NotAcceptable::Form));
     }
 }

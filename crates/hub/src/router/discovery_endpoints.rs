@@ -4,14 +4,14 @@
 
 use axum::body::Body;
 use axum::response::Response;
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
 
 use super::content_negotiation::{self, AcceptedFormat, ResponseForm};
 use super::{BufferedRequest, response};
 use crate::hub::{Hub, OpenApiV2};
-use crate::request::{self, RequestTarget, ResourcePath};
+use crate::request::{self, RequestTarget};
 use crate::status::ApiError;
 use crate::{discovery, hex, openapi};
 
@@ -26,7 +26,22 @@ pub(super) fn handle(
 ) -> Result<Response, ApiError> {
     let registry = &hub.inner.registry;
     let accept = request.header(header::ACCEPT);
-    let form = content_negotiation::negotiate(accept).unwrap_or_default();
+    let form = match (target, content_negotiation::negotiate(accept)) {
+        (_, Ok(form)) => form,
+        (RequestTarget::ApiGroups, Err(_)) => {
+            return Err(ApiError::not_acceptable(content_negotiation::SUPPORTED_TYPES));
+        }
+        (
+            RequestTarget::ApiVersions
+            | RequestTarget::Group { .. }
+            | RequestTarget::ResourceList { .. },
+            Err(_),
+        ) => return Err(ApiError::no_representation(content_negotiation::SUPPORTED_TYPES)),
+        (RequestTarget::Version, Err(_)) => {
+            return Err(ApiError::no_representation(&["application/json"]));
+        }
+        (_, Err(_)) => AcceptedFormat::default(),
+    };
     let found = match target {
         RequestTarget::Health { check } => return Ok(health(hub, check, request)),
         RequestTarget::Version => Some(version(hub)),
@@ -49,7 +64,10 @@ pub(super) fn handle(
             Some(index.get_or_init(|| openapi::v3_index(registry)).clone())
         }
         RequestTarget::OpenApiV3 { path } => openapi::v3_document(registry, path),
-        RequestTarget::Admin { .. } | RequestTarget::Resource(_) | RequestTarget::Unknown => None,
+        RequestTarget::Admin { .. }
+        | RequestTarget::Metrics
+        | RequestTarget::Resource(_)
+        | RequestTarget::Unknown => None,
     };
     let found = found.ok_or_else(ApiError::resource_not_found)?;
     let accept = AcceptedFormat { form: ResponseForm::Object, encoding: form.encoding };
@@ -137,33 +155,14 @@ fn paths(hub: &Hub) -> Value {
         paths.push(format!("/apis/{}", kind.group));
         paths.push(format!("/apis/{}/{}", kind.group, kind.version));
     }
-    for path in ["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"] {
+    for path in
+        ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+    {
         paths.push(path.to_owned());
     }
     paths.sort();
     paths.dedup();
     json!({"paths": paths})
-}
-
-/// Returns an empty PodList: `kubectl describe node` lists pods and fails on a 404.
-pub(super) fn empty_pod_list(
-    hub: &Hub,
-    path: &ResourcePath,
-    request: &BufferedRequest,
-) -> Option<Response> {
-    let is_pods = path.group.is_empty() && path.version == "v1" && path.plural == "pods";
-    let query = request.parts.uri.query().unwrap_or_default();
-    let watch = request::parse_query(query).is_ok_and(|options| options.watch);
-    if !is_pods || path.name.is_some() || watch || request.parts.method != Method::GET {
-        return None;
-    }
-    let list = json!({
-        "kind": "PodList",
-        "apiVersion": "v1",
-        "metadata": {"resourceVersion": hub.inner.store.revision().to_string()},
-        "items": [],
-    });
-    Some(response::json_response(StatusCode::OK, &list))
 }
 
 /// `ok`, or what failed. Live means that the hub responds; ready means that it can also write.

@@ -30,6 +30,7 @@ mod response;
 mod role_grants;
 mod selection;
 mod token_endpoints;
+mod token_requests;
 mod upgrade;
 mod visibility;
 mod watch;
@@ -201,8 +202,12 @@ async fn dispatch(
             let path = request.parts.uri.path();
             admin_endpoints::handle(hub, &user.info, &endpoint, path, request).await
         }
+        RequestTarget::Metrics => access_reviews::metrics(hub, &user.info, request),
         RequestTarget::Resource(path) if access_reviews::is_review(&path) => {
             access_reviews::handle(hub, &user.info, &path, request)
+        }
+        RequestTarget::Resource(path) if token_requests::is_token_request(&path) => {
+            token_requests::handle(hub, &user, &path, request)
         }
         RequestTarget::Resource(path) => {
             ResourceRequest::handle(hub, user, share, path, request).await

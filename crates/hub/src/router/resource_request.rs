@@ -75,15 +75,15 @@ impl<'a> ResourceRequest<'a> {
         path: ResourcePath,
         request: &BufferedRequest,
     ) -> Result<Response, ApiError> {
-        let registry = &hub.inner.registry;
-        let Some(kind) = registry.find(&path.group, &path.version, &path.plural) else {
-            return discovery_endpoints::empty_pod_list(hub, &path, request)
-                .ok_or_else(ApiError::resource_not_found);
-        };
+        let found = hub.inner.registry.find(&path.group, &path.version, &path.plural);
+        let kind = found.ok_or_else(ApiError::resource_not_found)?;
         let query = request.parts.uri.query().unwrap_or_default();
         let watch = request::parse_query(query).is_ok_and(|options| options.watch);
         let verb = RequestVerb::from_method(&request.parts.method, path.name.is_some(), watch);
-        let verb = verb.ok_or_else(|| method_not_allowed(kind, &request.parts.method))?;
+        let verb = verb.ok_or_else(|| match &path.name {
+            Some(name) if kind.is_always_empty() => ApiError::not_found(kind, name),
+            _ => method_not_allowed(kind, &request.parts.method),
+        })?;
         let options = request::parse_query(query).map_err(|bad| match bad {
             QueryError::Malformed(text) => ApiError::bad_request(text),
             QueryError::Invalid(error) => {
@@ -134,7 +134,15 @@ impl<'a> ResourceRequest<'a> {
         if self.verb.is_write() && strategy::is_read_only(self.kind) {
             return Err(ApiError::method_not_allowed());
         }
-        self.accept = content_negotiation::negotiate(request.header(header::ACCEPT))?;
+        let is_delete = matches!(self.verb, RequestVerb::Delete | RequestVerb::DeleteCollection);
+        if self.verb.is_write() && !is_delete && self.kind.is_always_empty() {
+            return Err(ApiError::always_empty(self.kind));
+        }
+        self.accept = content_negotiation::negotiate(request.header(header::ACCEPT))
+            .map_err(|reason| reason.to_error(self.kind.built_in))?;
+        if self.verb == RequestVerb::Watch {
+            content_negotiation::check_watch(self.accept)?;
+        }
         self.include = IncludeObject::parse(&self.options.include_object)
             .ok_or_else(|| ApiError::bad_request("unrecognized includeObject value"))?;
         self.dispatch(request).await

@@ -314,7 +314,9 @@ pub(super) async fn commit(
     call: &ResourceRequest<'_>,
     ops: Vec<StoreOp>,
 ) -> Result<Option<StoreEntry>, ApiError> {
-    let touches_machine = ops.len() > 1;
+    // Its tokens end with a service account.
+    let is_account = call.kind.built_in && call.kind.kind == "ServiceAccount";
+    let touches_machine = ops.len() > 1 || is_account;
     let touches_role = ops.iter().any(|op| op.key().starts_with(rbac::KEY_PREFIX));
     match call.hub.inner.store.commit(ops).await {
         Ok(done) => {

@@ -21,6 +21,7 @@ pub(super) fn cell_printer(kind: &ResourceKind) -> Option<PrintCells> {
         ("", "Namespace") => namespace,
         ("", "Secret") => secret,
         ("", "ConfigMap") => config_map,
+        ("", "ServiceAccount") => service_account,
         ("" | "events.k8s.io", "Event") => event,
         ("coordination.k8s.io", "Lease") => lease,
         ("certificates.k8s.io", "CertificateSigningRequest") => signing_request,
@@ -134,6 +135,11 @@ fn secret(object: &Value, now: Timestamp) -> Vec<Value> {
 fn config_map(object: &Value, now: Timestamp) -> Vec<Value> {
     let entries = size(object, "data") + size(object, "binaryData");
     vec![name(object), entries.into(), age(object, now)]
+}
+
+fn service_account(object: &Value, now: Timestamp) -> Vec<Value> {
+    let secrets = items(object, "/secrets").count();
+    vec![name(object), secrets.into(), age(object, now)]
 }
 
 /// Prints events of both APIs, which name the same fields differently.

@@ -190,10 +190,11 @@ async fn ensure_namespace(client: &Client, name: &str) -> kube::Result<()> {
     }
 }
 
-/// Whether the API server runs pods. A hub does not.
+/// Whether the API server runs pods. A hub does not: there they can be listed and not created.
 async fn serves_pods(client: &Client) -> kube::Result<bool> {
     let core = client.list_core_api_resources("v1").await?;
-    Ok(core.resources.iter().any(|resource| resource.name == "pods"))
+    let mut pods = core.resources.iter().filter(|resource| resource.name == "pods");
+    Ok(pods.any(|pods| pods.verbs.iter().any(|verb| verb == "create")))
 }
 
 /// Repeats a request until it succeeds.

@@ -61,7 +61,12 @@ impl MetricsHandler {
 
     fn page(&self, page: MetricsPage) -> Response<Full<Bytes>> {
         match page {
-            MetricsPage::Metrics => text(StatusCode::OK, render(&self.endpoint.sources)),
+            MetricsPage::Metrics => {
+                let mut response = text(StatusCode::OK, render(&self.endpoint.sources));
+                let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+                response.headers_mut().insert(header::CONTENT_TYPE, kind);
+                response
+            }
             MetricsPage::Healthz => text(StatusCode::OK, "ok".to_owned()),
             MetricsPage::Readyz { details } => {
                 let (status, body) = match &self.endpoint.health {

@@ -20,6 +20,7 @@ mod token_reviewer;
 use std::fmt;
 use std::sync::Arc;
 
+use machinist_hub::metrics::to_prometheus_text;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 
@@ -60,7 +61,7 @@ pub fn render(sources: &[MetricsSource]) -> String {
     }
     // Writing to a String cannot fail.
     let _ = encode_eof(&mut text);
-    text
+    to_prometheus_text(&text)
 }
 
 #[cfg(test)]

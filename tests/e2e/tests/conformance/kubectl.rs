@@ -2,6 +2,7 @@
 
 use super::ConformanceCheck;
 use super::api_server::ApiServer;
+use serde_json::json;
 use std::fs;
 
 pub const CHECKS: &[ConformanceCheck] = &[
@@ -12,6 +13,9 @@ pub const CHECKS: &[ConformanceCheck] = &[
     ("kubectl get nodes prints nodes", nodes),
     ("kubectl edit changes an object", edit),
     ("kubectl refuses a typo", typo),
+    ("kubectl create token", create_token),
+    ("kubectl apply --prune without an allow-list", prune),
+    ("kubectl get all, cluster-info and an unknown kind", taken_for_granted),
 ];
 
 /// Runs kubectl, which must succeed.
@@ -25,6 +29,56 @@ fn manifest(api_server: &ApiServer, name: &str, text: &str) -> String {
     let path = api_server.dir().join(name);
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
+}
+
+fn create_token(api_server: &ApiServer) {
+    kubectl(api_server, &["create", "serviceaccount", "robot"]);
+    let token = kubectl(api_server, &["create", "token", "robot", "--duration", "1h"]);
+    assert_eq!(token.trim().split('.').count(), 3, "a JSON web token");
+    let review = json!({"spec": {"token": token.trim()}});
+    let review = api_server.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).body;
+    let user = &review["status"]["user"];
+    assert_eq!(user["username"], "system:serviceaccount:default:robot", "{review}");
+    let accounts = kubectl(api_server, &["get", "serviceaccounts", "robot"]);
+    assert!(accounts.contains("NAME    SECRETS   AGE\nrobot   0"), "{accounts}");
+    let output = api_server.kubectl(&["create", "token", "robot", "--duration", "5s"]).unwrap();
+    assert!(
+        output.stderr.contains("may not specify a duration less than 10 minutes"),
+        "{output:?}"
+    );
+    kubectl(api_server, &["delete", "serviceaccount", "robot"]);
+    let output = api_server.kubectl(&["create", "token", "robot"]).unwrap();
+    assert!(output.stderr.contains("serviceaccounts \"robot\" not found"), "{output:?}");
+}
+
+fn prune(api_server: &ApiServer) {
+    let map = |name: &str| {
+        let labels = "labels: {prune: me}";
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, {labels}}}\n")
+    };
+    let both = [map("prune-1"), map("prune-2")].join("---\n");
+    let both = manifest(api_server, "prune-both.yaml", &both);
+    let one = manifest(api_server, "prune-one.yaml", &map("prune-1"));
+    kubectl(api_server, &["apply", "--prune", "-l", "prune=me", "-f", &both]);
+    let text = kubectl(api_server, &["apply", "--prune", "-l", "prune=me", "-f", &one]);
+    assert!(
+        text.contains("configmap/prune-1 unchanged") && text.contains("configmap/prune-2 pruned"),
+        "{text}"
+    );
+}
+
+fn taken_for_granted(api_server: &ApiServer) {
+    kubectl(api_server, &["get", "all"]);
+    for resource in ["pods", "services", "deployments.apps", "jobs", "ingresses"] {
+        kubectl(api_server, &["get", resource, "-A"]);
+    }
+    let text = kubectl(api_server, &["cluster-info"]);
+    assert!(text.contains("control plane") && text.contains("is running at"), "{text}");
+    let foo = "apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: x}\n";
+    let foo = manifest(api_server, "foo.yaml", foo);
+    let output = api_server.kubectl(&["apply", "-f", &foo]).unwrap();
+    let expected = "no matches for kind \"Foo\" in version \"example.com/v1\"\nensure CRDs are installed first";
+    assert!(output.stderr.contains(expected), "{output:?}");
 }
 
 const CHRONY: &str = "\

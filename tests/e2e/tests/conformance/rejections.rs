@@ -22,6 +22,7 @@ pub const CHECKS: &[ConformanceCheck] = &[
     ("a namespace that is missing", missing_namespace),
     ("a status where there is none", no_status),
     ("an update of something missing", update_missing),
+    ("a media type that is not offered", not_acceptable),
 ];
 
 /// Not for kube-apiserver: it closes the connection on these bytes.
@@ -48,6 +49,30 @@ fn assert_reason(
         (&response.body["status"], &response.body["code"]),
         (&json!("Failure"), &json!(code))
     );
+}
+
+fn not_acceptable(api_server: &ApiServer) {
+    let known = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+    let streams = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+    let only = |list: &str| format!("only the following media types are accepted: {list}");
+    let none = |list: &str| format!("406: Not Acceptable\n\nAvailable representations: {list}");
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for (path, accept, expected) in [
+        ("/api", "text/html", none(known)),
+        ("/apis", "text/html", only(known)),
+        ("/api/v1", "text/html", none(known)),
+        ("/version", "text/html", none("application/json")),
+        (maps, "text/html", none(&format!("{known}, {streams}"))),
+        (maps, "application/json;as=Foo;v=v1;g=meta.k8s.io", only(known)),
+        (CONFIGS, "text/html", only(known)),
+        ("/api/v1/configmaps?watch=true&timeoutSeconds=1", "application/json;as=Foo", only(known)),
+    ] {
+        let (content_type, body) = ("application/json", Vec::new());
+        let request = TestRequest { method: Method::GET, path, body, content_type, accept };
+        let response = api_server.request(request).unwrap();
+        assert_reason(api_server, &response, 406, "NotAcceptable");
+        assert_eq!(response.body["message"], expected, "{}: {path} {accept}", api_server.name);
+    }
 }
 
 fn not_found(api_server: &ApiServer) {
