@@ -1,7 +1,8 @@
-//! What one machine, token or viewer may use at the same time: requests, open watches, and the memory of responses.
+//! What one client may use at the same time: requests, open watches, and the memory of responses.
 //!
-//! Administrators and controllers are not limited. Every identity has shares of its own, so one that floods the hub or
-//! does not read its responses holds up nobody but itself. Called by the router.
+//! Every identity has shares of its own, so one that floods the hub or does not read its responses holds up nobody else:
+//! its requests wait in order, and from a number on they get 429. Administrators and controllers wait for reads only,
+//! which take processor time while writes wait for the disk. Components in the process never wait. Called by the router.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -25,27 +26,40 @@ struct ShareLimits {
     requests: usize,
     /// Requests that run. Decoding and encoding a long list takes a processor for a while.
     running: usize,
+    /// Whether writes run whatever else does.
+    writes_freely: bool,
     watches: usize,
     /// Memory of responses that the client has not read, in KiB. One response may have more, if it is the only one.
     response_kib: usize,
 }
 
 /// One machine: a daemon has a few requests and less than ten watches.
-const MACHINE: ShareLimits =
-    ShareLimits { requests: 200, running: 4, watches: 50, response_kib: 8 << 10 };
+const MACHINE: ShareLimits = ShareLimits {
+    requests: 200,
+    running: 4,
+    writes_freely: false,
+    watches: 50,
+    response_kib: 8 << 10,
+};
 /// All users of one token.
 const TOKEN: ShareLimits =
-    ShareLimits { requests: 1000, running: 4, watches: 2000, response_kib: 64 << 10 };
+    ShareLimits { requests: 1000, watches: 2000, response_kib: 64 << 10, ..MACHINE };
+/// An administrator or a controller.
+const PRIVILEGED: ShareLimits = ShareLimits {
+    requests: 10_000,
+    writes_freely: true,
+    watches: Semaphore::MAX_PERMITS,
+    response_kib: Semaphore::MAX_PERMITS,
+    ..MACHINE
+};
 
 impl ShareLimits {
-    /// The limits of a user; `None` if it is not limited.
-    fn of(user: &UserInfo) -> Option<Self> {
-        if user.is_privileged() {
-            None
-        } else if user.node_name().is_some() {
-            Some(MACHINE)
-        } else {
-            Some(TOKEN)
+    fn of(user: &UserInfo) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        match user.node_name() {
+            _ if user.is_privileged() => Self { running: processors.max(4), ..PRIVILEGED },
+            Some(_) => MACHINE,
+            None => TOKEN,
         }
     }
 }
@@ -57,19 +71,20 @@ pub(crate) struct RequestShares {
 }
 
 impl RequestShares {
-    /// The share of a user; `None` if it is not limited.
-    pub(crate) fn of(&self, user: &UserInfo) -> Option<Arc<RequestShare>> {
-        let limits = ShareLimits::of(user)?;
+    /// The share of a user.
+    pub(crate) fn of(&self, user: &UserInfo) -> Arc<RequestShare> {
+        let limits = ShareLimits::of(user);
         let mut shares = self.shares.lock();
-        if let Some(share) = shares.get(&user.user).and_then(Weak::upgrade) {
-            return Some(share);
+        let known = shares.get(&user.user).and_then(Weak::upgrade);
+        if let Some(share) = known.filter(|share| share.limits == limits) {
+            return share;
         }
         if shares.len() >= MAX_SHARES {
             shares.retain(|_, share| share.strong_count() > 0);
         }
         let share = Arc::new(RequestShare::new(limits));
         shares.insert(user.user.clone(), Arc::downgrade(&share));
-        Some(share)
+        share
     }
 }
 
@@ -157,10 +172,16 @@ pub(crate) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Waits until the request may run. Dropping the permit lets the next one run.
-    pub(crate) async fn run(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+    /// Waits until the request may run, and lets the next one run when the permit is dropped.
+    pub(crate) async fn run(
+        &self,
+        is_read: bool,
+    ) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+        if self.share.limits.writes_freely && !is_read {
+            return Ok(None);
+        }
         let running = Arc::clone(&self.share.running).acquire_owned().await;
-        running.map_err(|error| ApiError::internal(error.to_string())) // it is never closed
+        running.map(Some).map_err(|error| ApiError::internal(error.to_string())) // it is never closed
     }
 
     /// Counts the request and its memory until the response is sent, and keeps the share that they are part of. A write is done: its response is sent in any case.
@@ -178,7 +199,7 @@ impl OpenRequest {
         let memory = if is_read {
             Some(self.share.hold_memory(bytes)?)
         } else {
-            let left = self.share.response_kib.available_permits() << 10;
+            let left = self.share.response_kib.available_permits().saturating_mul(1024);
             self.share.hold_memory(bytes.min(left)).ok()
         };
         Ok(held_body::hold_until_sent(response, (memory, self.permit, self.share)))
@@ -256,8 +277,8 @@ mod tests {
     use axum::body::Body;
     use http_body_util::BodyExt as _;
 
-    fn share(shares: &RequestShares, machine: &str) -> Arc<RequestShare> {
-        shares.of(&UserInfo::node(machine)).unwrap()
+    fn share(shares: &RequestShares, name: &str) -> Arc<RequestShare> {
+        shares.of(&UserInfo::node(name))
     }
 
     fn respond(share: &Arc<RequestShare>, text: &str, is_read: bool) -> Result<Response, u16> {
@@ -266,9 +287,24 @@ mod tests {
         open.and_then(|open| open.respond(response, is_read)).map_err(|error| error.code)
     }
 
-    #[test]
-    fn administrators_have_no_share() {
-        assert!(RequestShares::default().of(&UserInfo::admin()).is_none());
+    #[tokio::test]
+    async fn reads_of_administrators_wait_and_writes_do_not() {
+        let own = RequestShares::default().of(&UserInfo::admin());
+        let open = || own.open_request().unwrap();
+        let mut running = Vec::new();
+        for _ in 0..own.limits.running {
+            running.push(open().run(true).await.unwrap());
+        }
+        let waiting = open();
+        let next = tokio::spawn(async move { waiting.run(true).await.map(drop) });
+        tokio::task::yield_now().await;
+        assert!(!next.is_finished());
+        assert!(open().run(false).await.unwrap().is_none());
+        running.pop();
+        next.await.unwrap().unwrap();
+        drop((own.open_watch().unwrap(), own.hold_memory(100 << 20).unwrap()));
+        let open: Vec<_> = (0..PRIVILEGED.requests).map(|_| own.open_request().unwrap()).collect();
+        assert_eq!((open.len(), own.open_request().unwrap_err().code), (10_000, 429));
     }
 
     #[tokio::test]
@@ -277,13 +313,13 @@ mod tests {
         let own = share(&shares, "a");
         let mut running = Vec::new();
         for _ in 0..MACHINE.running {
-            running.push(own.open_request().unwrap().run().await.unwrap());
+            running.push(own.open_request().unwrap().run(true).await.unwrap());
         }
         let waiting = own.open_request().unwrap();
-        let next = tokio::spawn(async move { waiting.run().await.map(drop) });
+        let next = tokio::spawn(async move { waiting.run(false).await.map(drop) });
         tokio::task::yield_now().await;
         assert!(!next.is_finished());
-        drop(share(&shares, "b").open_request().unwrap().run().await.unwrap());
+        drop(share(&shares, "b").open_request().unwrap().run(true).await.unwrap());
         running.pop();
         next.await.unwrap().unwrap();
     }

@@ -56,7 +56,7 @@ use crate::hub::Hub;
 use crate::request::{self, RequestTarget};
 use crate::request_shares::RequestShare;
 use crate::status::ApiError;
-use authentication::{AuthenticatedUser, authenticate};
+use authentication::{AuthenticatedUser, Credential, authenticate};
 use resource_request::ResourceRequest;
 pub use upgrade::UpgradeTasks;
 
@@ -146,7 +146,9 @@ async fn route(
     body: Body,
 ) -> Result<Response, ApiError> {
     let share = user.as_ref().ok().and_then(Option::as_ref);
-    let share = share.and_then(|user| hub.inner.shares.of(&user.info));
+    let share =
+        share.filter(|user| user.credential != Credential::InProcess || !user.info.is_privileged());
+    let share = share.map(|user| hub.inner.shares.of(&user.info));
     let open = match share.as_ref().map(RequestShare::open_request).transpose() {
         Ok(open) => open,
         Err(error) => {
@@ -178,7 +180,7 @@ async fn route(
     };
     let user = impersonation::impersonate(hub, user, &request)?;
     let Some(open) = open else { return dispatch(hub, user, None, target, &request).await };
-    let running = open.run().await?;
+    let running = open.run(is_read).await?;
     let response = dispatch(hub, user, share, target, &request).await;
     drop(running);
     open.respond(response?, is_read)
