@@ -129,30 +129,28 @@ fn check_role(
 }
 
 fn check_binding(call: &ResourceRequest<'_>, new: &Value) -> Result<(), ApiError> {
-    // One without a valid role is refused later.
-    let Some(role) = RoleRef::of_binding(new, call.namespace()) else { return Ok(()) };
-    let (resource, name) = match &role {
-        RoleRef::Role { name, .. } => ("roles", name),
-        RoleRef::ClusterRole { name } => ("clusterroles", name),
+    let name = new["roleRef"]["name"].as_str().unwrap_or_default();
+    let resource = match new["roleRef"]["kind"].as_str() {
+        Some("Role") => "roles",
+        Some("ClusterRole") => "clusterroles",
+        _ => return Ok(()), // refused later
     };
     let bind = RequestAttributes {
         verb: "bind".to_owned(),
         group: GROUP.to_owned(),
         resource: resource.to_owned(),
         namespace: call.namespace().map(ToOwned::to_owned),
-        name: Some(name.clone()),
+        name: Some(name.to_owned()),
         ..RequestAttributes::default()
     };
     if is_allowed(call, &bind) {
         return Ok(());
     }
+    let role = RoleRef::of_binding(new, call.namespace());
+    let role = role.ok_or_else(|| ApiError::bad_request("Namespace parameter required."))?;
     let rules = call.hub.inner.rbac.read().rules_of_role(&role).map(Arc::clone);
-    let Some(rules) = rules else {
-        let kind = call.hub.inner.registry.find(GROUP, "v1", resource);
-        return Err(
-            kind.map_or_else(ApiError::resource_not_found, |kind| ApiError::not_found(kind, name))
-        );
-    };
+    // As kube-apiserver: the binding's kind with the role's name.
+    let rules = rules.ok_or_else(|| ApiError::not_found(call.kind, name))?;
     let rules: Vec<RoleRule> = rules.iter().map(|rule| RoleRule::clone(rule)).collect();
     check_rules(call, new, &rules)
 }
