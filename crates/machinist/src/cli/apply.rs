@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::cluster;
 use super::cluster::session::{ClusterSession, ObjectTarget, SessionArgs};
 use super::cluster::snapshot::SnapshotKind;
+use super::prune::{PruneOptions, prune};
 use super::{CommandOutcome, findings, output};
 use crate::kubernetes::apply::{last_applied, patch, with_last_applied};
 use crate::kubernetes::request::{ACCEPT_JSON, JsonResponse, MERGE_PATCH, status_code, with_query};
@@ -25,6 +26,9 @@ const MAX_CONFLICT_RETRIES: usize = 5;
 /// Fields that an earlier apply set and the manifest no longer contains are removed; fields that others
 /// set stay. The record is the same as that of kubectl apply, so both can be used on the same object.
 /// Lists are replaced as a whole. All manifests are checked before the first write.
+///
+/// With --prune, objects that an earlier apply created and that are no longer in the manifests are deleted, after
+/// everything else was applied without an error.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist apply -f examples/chrony.yaml")]
 pub(super) struct ApplyArgs {
@@ -39,6 +43,22 @@ pub(super) struct ApplyArgs {
     /// Let the API server check everything, and change nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Delete what an earlier apply created and these manifests do not contain; needs --selector or --all
+    #[arg(long, requires = "pruned")]
+    prune: bool,
+
+    /// With --prune: only objects with these labels, such as team=web
+    #[arg(short = 'l', long, value_name = "LABELS", group = "pruned", requires = "prune")]
+    selector: Option<String>,
+
+    /// With --prune: all objects of the kinds in the manifests, and of Machinist's own kinds
+    #[arg(long, group = "pruned", requires = "prune")]
+    all: bool,
+
+    /// With --prune: delete pools with machines without asking
+    #[arg(short, long, requires = "prune")]
+    yes: bool,
 
     /// The output format
     #[arg(short, long, value_enum, default_value_t = ApplyOutputFormat::Text)]
@@ -94,6 +114,13 @@ impl ApplyArgs {
                 }
             }
             warn_of_unselected(&session, &wanted).await;
+            if self.prune && outcome == CommandOutcome::Done {
+                let selector = self.selector.as_deref().unwrap_or_default();
+                let options = PruneOptions { selector, dry_run: self.dry_run, yes: self.yes };
+                if !prune(&session, &wanted, &options).await? {
+                    outcome = CommandOutcome::Refused;
+                }
+            }
             Ok(outcome)
         })
     }

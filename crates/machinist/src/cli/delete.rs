@@ -10,14 +10,16 @@ use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use machinist_core::api::MachineConfigPool;
+use machinist_core::api::names::object::POOL_WORKER;
 use machinist_core::duration::parse_duration;
 use machinist_core::rollout::nodes_of;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::cluster::session::{ClusterSession, ObjectTarget, SelectionArgs, SessionArgs};
 use super::cluster::snapshot::SnapshotKind;
 use super::cluster::wait_condition::WaitCondition;
 use super::cluster::{self, usage_error};
+use super::prune::delete_options;
 use super::{CommandOutcome, output};
 use crate::kubernetes::request::{ACCEPT_JSON, status_code};
 use crate::manifests;
@@ -25,7 +27,8 @@ use crate::manifests;
 /// Delete objects by name, by label, by kind or from manifests
 ///
 /// The command waits until the objects are gone, also for those with finalizers. Before it deletes a pool that
-/// has machines, it asks; where nobody can answer, it refuses with exit code 3.
+/// has machines, it asks; where nobody can answer, it refuses with exit code 3. The rendered configs of a pool stay:
+/// they are the history that a rollback needs when the pool is created again.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist delete mc 50-worker-chrony --ignore-not-found")]
 pub(super) struct Delete {
@@ -96,9 +99,7 @@ impl Delete {
     }
 
     async fn delete(&self, session: &ClusterSession, target: &ObjectTarget<'_>) -> Result<()> {
-        let options = json!({
-            "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
-        });
+        let options = delete_options(target);
         let response =
             session.client.write(Method::DELETE, &target.path(), ACCEPT_JSON, &options).await;
         let response = match response {
@@ -157,7 +158,10 @@ impl Delete {
 }
 
 /// Whether pools that have machines may be deleted: asks, if there are any.
-async fn confirm_pools(session: &ClusterSession, targets: &[ObjectTarget<'_>]) -> Result<bool> {
+pub(super) async fn confirm_pools(
+    session: &ClusterSession,
+    targets: &[ObjectTarget<'_>],
+) -> Result<bool> {
     let is_pool = |target: &&ObjectTarget<'_>| target.resource.kind == "MachineConfigPool";
     let names: Vec<&str> = targets.iter().filter(is_pool).map(|it| it.name.as_str()).collect();
     if names.is_empty() {
@@ -189,14 +193,17 @@ fn pool_question(names: &[&str], pools: &[MachineConfigPool], nodes: &[Node]) ->
             }
         })
         .collect();
-    let after =
-        "they move to the pool worker, or to none, and keep their config until they get another";
+    let after = match names.contains(&POOL_WORKER) {
+        true => "without it they are in no pool, and keep their config",
+        false => "they move to the pool worker, and keep their config until they get another",
+    };
     (!texts.is_empty()).then(|| format!("{}; {after}", texts.join(", ")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn only_pools_with_machines_are_asked_about() {

@@ -53,6 +53,7 @@ mod pause;
 mod plan;
 mod pointer;
 mod pool_inputs;
+mod prune;
 mod reboot;
 mod render;
 mod rollback;
