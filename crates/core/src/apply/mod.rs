@@ -15,6 +15,7 @@
 //! | `cluster_files` | files that the cluster keeps up to date next to the config |
 //! | `managed_paths` | which paths a config manages, and what it wants there |
 //! | `derived_files` | files that follow from files of the config on some hosts |
+//! | `member_index` | the index of the machine's etcd member, in its configs |
 //! | `originals` | what is kept before a path is taken over, and what is restored |
 //! | `original_names` | where they are kept, within the limits of names and paths |
 //! | `systemd` | what enabling, disabling and presetting a unit does to links |
@@ -37,6 +38,7 @@ mod derived_files;
 mod error;
 mod fs_node;
 mod managed_paths;
+mod member_index;
 mod obstacle;
 mod original_names;
 mod originals;
@@ -66,6 +68,7 @@ pub use current_config::{
 };
 pub use error::ApplyError;
 pub use fs_node::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
+pub use member_index::member_index;
 pub use obstacle::{Obstacle, ObstructedPath, PathFacts, describe_obstructed, find_obstacle};
 pub use original_names::{LONG_ORIGINALS, no_original_marker, original_path};
 pub use quarantine::{QUARANTINE_PATH, Quarantine, QuarantineView, QuarantinedStep, RemainingWork};
@@ -132,6 +135,7 @@ pub fn plan_apply(
     tree: &dyn FsTree,
     defaults: HostDefaults,
 ) -> Result<ApplyPlan, ApplyError> {
+    let change = &*member_index::for_machine(change, tree);
     let mut view = TreeOverlay::new(tree, defaults);
     let mut record = baseline::read(&mut view)?;
     let mut notes = Vec::new();

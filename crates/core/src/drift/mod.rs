@@ -40,6 +40,7 @@ pub use watched_paths::{WatchedNames, WatchedPaths};
 
 use crate::api::MachineConfig;
 use crate::apply::{self, ApplyError, FileContent, FsTree, HostDefaults, RepairPlan};
+use crate::ignition::etcd_index::substitute_index;
 use crate::ignition::schema::Config;
 use crate::ignition::{self, IgnitionError};
 
@@ -67,9 +68,10 @@ pub enum ReferenceError {
 }
 
 impl DriftReference {
-    /// Prepares a config for comparisons.
-    pub fn new(machine_config: &MachineConfig) -> Result<Self, ReferenceError> {
-        let (config, contents) = apply::split_contents(read(machine_config)?)?;
+    /// Prepares a config for comparisons with a machine. `index` is that of its etcd member
+    /// ([`apply::member_index`]).
+    pub fn new(machine_config: &MachineConfig, index: Option<u16>) -> Result<Self, ReferenceError> {
+        let (config, contents) = apply::split_contents(read(machine_config, index)?)?;
         let name = machine_config.metadata.name.clone().unwrap_or_default();
         Ok(Self { name, config, contents })
     }
@@ -150,13 +152,17 @@ pub fn plan_repair(
     tree: &dyn FsTree,
     defaults: HostDefaults,
 ) -> Result<RepairPlan, ReferenceError> {
-    let config = read(machine_config)?;
+    let config = read(machine_config, apply::member_index(tree))?;
     Ok(apply::plan_repair(machine_config, &config, tree, defaults)?)
 }
 
-fn read(machine_config: &MachineConfig) -> Result<Config, IgnitionError> {
-    match machine_config.spec.config.as_ref().filter(|raw| !raw.is_null()) {
-        Some(raw) => ignition::parse_and_upgrade(raw).map(|(config, _)| config),
-        None => Ok(Config::default()),
+fn read(machine_config: &MachineConfig, index: Option<u16>) -> Result<Config, IgnitionError> {
+    let mut config = match machine_config.spec.config.as_ref().filter(|raw| !raw.is_null()) {
+        Some(raw) => ignition::parse_and_upgrade(raw).map(|(config, _)| config)?,
+        None => Config::default(),
+    };
+    if let Some(index) = index {
+        substitute_index(&mut config, index);
     }
+    Ok(config)
 }

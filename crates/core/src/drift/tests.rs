@@ -51,7 +51,7 @@ fn machine(ignition: &Value) -> (MachineConfig, InMemoryTree) {
 }
 
 fn findings(config: &MachineConfig, tree: &InMemoryTree) -> Vec<DriftFinding> {
-    check_drift(&DriftReference::new(config).unwrap(), tree, STYLE).findings
+    check_drift(&DriftReference::new(config, None).unwrap(), tree, STYLE).findings
 }
 
 fn full_config() -> Value {
@@ -257,7 +257,7 @@ fn a_reason_begins_with_the_first_finding_and_names_the_others_without_contents(
 #[test]
 fn every_component_of_a_path_is_watched() {
     let (config, tree) = machine(&full_config());
-    let watched = check_drift(&DriftReference::new(&config).unwrap(), &tree, STYLE).watched;
+    let watched = check_drift(&DriftReference::new(&config, None).unwrap(), &tree, STYLE).watched;
     let has = |directory: &str, name: &str| match &watched[directory] {
         WatchedNames::All => true,
         WatchedNames::Some(names) => names.contains(name),
@@ -365,7 +365,7 @@ proptest! {
     #[test]
     fn any_single_change_is_found_and_none_is_invented(ignition in any_config(), place in any::<prop::sample::Index>(), how in 0..8_usize) {
         let (config, mut tree) = machine(&ignition);
-        let reference = DriftReference::new(&config).unwrap();
+        let reference = DriftReference::new(&config, None).unwrap();
         prop_assert_eq!(findings(&config, &tree), vec![]);
         let verified = apply::verify(&reference.config, &reference.contents, &tree, STYLE);
         if verified.managed.is_empty() {

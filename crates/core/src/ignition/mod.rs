@@ -14,6 +14,7 @@ pub mod config_part;
 pub mod contents;
 pub mod convert;
 pub mod data_url;
+pub mod etcd_index;
 pub mod keyed_list;
 pub mod parse;
 pub mod path_limits;

@@ -4,11 +4,12 @@
 use super::enrol::{self, SealingConfig};
 use super::error::ServeError;
 use super::first_boot::FirstBootConfig;
-use super::{etcd_index, files, manifest, seal};
+use super::{files, manifest, seal};
 use crate::api::names::{annotation, path};
 use crate::api::{ControllerConfig, MachineConfig};
 use crate::go::escape::escape_html;
 use crate::ignition::convert::from_current;
+use crate::ignition::etcd_index::substitute_index;
 use crate::ignition::unpacked_size::check_unpacked_sizes;
 use crate::ignition::{Config, IgnitionVersion, parse_and_upgrade};
 use serde_json::Value;
@@ -86,7 +87,9 @@ pub fn assemble(inputs: &ServeInputs<'_>, request: &ConfigRequest) -> Result<Vec
     check_unpacked_sizes(&config)?;
     let mut machine_config = inputs.machine_config.clone();
     if let Some(index) = request.etcd_index {
-        etcd_index::substitute_index(&mut config, index);
+        substitute_index(&mut config, index);
+        // Later configs have the variable again: the daemon replaces it.
+        files::add_file(&mut config, path::ETCD_INDEX, format!("{index}\n").as_bytes());
     }
     move_kernel_arguments(&mut config, &mut machine_config, &request.version)?;
     if let Some(controller_config) = inputs.controller_config {

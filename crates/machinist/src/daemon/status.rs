@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
 use machinist_core::daemon::actions;
-use machinist_core::drift::{self, DriftFinding, DriftReference};
+use machinist_core::drift::{self, DriftFinding};
 use machinist_core::os::OsStatus;
 use machinist_core::versioned;
 use serde::{Deserialize, Serialize};
@@ -170,7 +170,7 @@ pub(crate) async fn gather(path: &Path) -> Result<MachineStatus> {
         needs_reboot: pending.needs_reboot(boot),
     });
     let current = state.current.clone().unwrap_or_else(empty_config);
-    let findings = super::drift::check(path, &DriftReference::new(&current)?)?.findings;
+    let findings = super::drift::check(path, &super::drift::reference(path, &current)?)?.findings;
     let service = service_state::observe(path).await;
     Ok(MachineStatus {
         daemon: DaemonNote::read(path)?,

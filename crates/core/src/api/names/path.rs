@@ -8,6 +8,8 @@ pub const NODE_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.
 pub const NODE_ANNOTATIONS_BACKUP: &str = "/etc/machine-config-daemon/node-annotation.json.bak";
 /// The machine's current MachineConfig.
 pub const CURRENT_CONFIG: &str = "/etc/machine-config-daemon/currentconfig";
+/// The index of the machine's etcd member, which replaces `{{.etcd_index}}` in its configs.
+pub const ETCD_INDEX: &str = "/etc/machine-config-daemon/machinist-etcd-index";
 /// The image that the machine runs, when its pool builds images.
 pub const CURRENT_IMAGE: &str = "/etc/machine-config-daemon/currentimage";
 /// Copies of files as the vendor shipped them, taken before they were first overwritten.

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
 use machinist_core::apply::{self, ApplyPlan, ClusterFiles, QuarantineView};
 use machinist_core::daemon::PendingChange;
-use machinist_core::drift::{DriftFinding, DriftReference};
+use machinist_core::drift::DriftFinding;
 use machinist_core::health::FailedConfig;
 
 use super::super::root::{HostRoot, WorkOnDisk, host_defaults};
@@ -87,7 +87,7 @@ impl MachineDisk {
 
     /// Compares the disk with a config.
     pub(super) async fn check(&self, config: &MachineConfig) -> Result<Vec<DriftFinding>> {
-        let reference = DriftReference::new(config)?;
+        let reference = drift::reference(&self.path, config)?;
         let path = self.path.clone();
         blocking(move || Ok(drift::check(&path, &reference)?.findings)).await
     }

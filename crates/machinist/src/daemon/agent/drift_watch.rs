@@ -11,12 +11,12 @@ use machinist_core::api::names::annotation::machinist::{DRIFT, DRIFT_CONFLICT, H
 use machinist_core::api::names::state;
 use machinist_core::daemon::{Phase, SessionEvent, annotations, reports};
 use machinist_core::drift::{
-    self, ConflictStep, DriftConflictPolicy, DriftFinding, DriftPolicy, DriftReference,
-    DriftSeverity, HealConflict, MAX_HEAL_PAUSE, PathWriter,
+    self, ConflictStep, DriftConflictPolicy, DriftFinding, DriftPolicy, DriftSeverity,
+    HealConflict, MAX_HEAL_PAUSE, PathWriter,
 };
 use machinist_core::node::NodeView;
 
-use super::super::drift::{DriftWatcher, HealReport, WriterProcess, heal, suspect_unit};
+use super::super::drift::{DriftWatcher, HealReport, WriterProcess, heal, reference, suspect_unit};
 use super::super::systemd::Systemd;
 use super::{Agent, RetryLater};
 
@@ -62,7 +62,7 @@ impl Agent {
             return;
         }
         let start = async {
-            let reference = DriftReference::new(config)?;
+            let reference = reference(self.disk.path(), config)?;
             DriftWatcher::start(self.disk.path(), reference).await
         };
         let name = config.metadata.name.as_deref().unwrap_or_default();
@@ -370,7 +370,10 @@ impl Agent {
             tracing::warn!(problem, "cannot heal drift");
         }
         if !healed.changes.is_empty() {
-            let message = format!("healed {} differences", healed.changes.len());
+            let message = match healed.changes.len() {
+                1 => "healed 1 difference".to_owned(),
+                count => format!("healed {count} differences"),
+            };
             self.reporter.event(node, "ConfigDriftHealed", message);
         }
         Ok(healed)

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use machinist_core::apply::QuarantineView;
+use machinist_core::api::MachineConfig;
+use machinist_core::apply::{QuarantineView, member_index};
 use machinist_core::drift::{self, DriftFinding, DriftReference, DriftReport};
 use tokio::time::Instant;
 
@@ -42,6 +43,12 @@ const MAX_RESCANS: usize = 100;
 const MIN_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// A check that is repeated may take this part of the time.
 const POLL_SHARE: u32 = 20;
+
+/// Prepares a config for comparisons with a machine.
+pub(crate) fn reference(root: &Path, config: &MachineConfig) -> Result<DriftReference> {
+    let index = member_index(&HostRoot::open_read_only(root)?);
+    Ok(DriftReference::new(config, index)?)
+}
 
 /// Compares everything that a config manages with the disk.
 pub(crate) fn check(root: &Path, reference: &DriftReference) -> Result<DriftReport> {

@@ -59,7 +59,7 @@ impl DriftFixture {
     }
 
     async fn watch(&self) -> DriftWatcher {
-        let reference = DriftReference::new(&self.config).expect("a reference");
+        let reference = DriftReference::new(&self.config, None).expect("a reference");
         let watch = DriftWatcher::start(self.root(), reference).await.expect("a watch");
         assert_eq!(watch.findings(), []);
         watch

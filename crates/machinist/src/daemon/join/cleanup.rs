@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 
 use anyhow::{Context as _, Result};
 use machinist_core::api::names::path::{
-    ENCAPSULATED, ENCAPSULATED_BACKUP, KUBECONFIG, SERVED_CONFIG,
+    DAEMON_DIR, ENCAPSULATED, ENCAPSULATED_BACKUP, ETCD_INDEX, KUBECONFIG, SERVED_CONFIG,
 };
 use machinist_core::apply::FsTree as _;
 use machinist_core::hex::hex;
@@ -26,7 +26,8 @@ const BINARY_PATHS: [&str; 2] = [first_boot::BINARY_PATH, "/var/usrlocal/bin/mac
 /// Removes everything. Returns what was removed.
 pub(super) fn remove_first_boot(root: &HostRoot) -> Result<Vec<FsChange>> {
     let unit = format!("{UNIT_DIR}/{}", first_boot::FIRST_BOOT_UNIT);
-    let (mut paths, mut directories) = (Vec::new(), Vec::new());
+    // The etcd member that the machine may become later has another index.
+    let (mut paths, mut directories) = (vec![ETCD_INDEX.to_owned()], vec![DAEMON_DIR.to_owned()]);
     if exists(root, &unit)? {
         directories
             .extend(first_boot::UNIT_LINKS.map(|link| format!("{UNIT_DIR}/{}", split(link).0)));
