@@ -15,8 +15,9 @@ pub enum LogFormat {
     Json,
 }
 
-/// kube-runtime warns on every failed attempt of a watch; our caches warn once per change of failure.
-const DEFAULT_FILTER: &str = "info,kube_runtime=error";
+/// kube-runtime warns on every failed attempt of a watch, and kube-client reports an error for every failed request; our
+/// tasks warn once per change of failure, and commands print the error that they end with.
+const DEFAULT_FILTER: &str = "info,kube_runtime=error,kube_client::client::builder=off";
 
 /// Sends log lines to standard error. `MACHINIST_LOG` selects them by level and module.
 ///

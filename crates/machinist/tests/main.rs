@@ -26,6 +26,7 @@ mod fuzz_manifests;
 mod generate;
 mod generate_templates;
 mod join_crash;
+mod join_errors;
 mod kubernetes;
 mod layers;
 mod make_up;

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -27,6 +28,14 @@ pub const REMEDY: &str = "start one with `machinist up`, or give --kubeconfig";
 /// The API server derives the field manager of a write from it, up to the slash.
 const USER_AGENT: http::HeaderValue =
     http::HeaderValue::from_static(concat!("machinist/", env!("CARGO_PKG_VERSION")));
+
+/// The address of the API server of this process, for its log.
+static SERVER: OnceLock<String> = OnceLock::new();
+
+/// The address of the API server that this long-running process has connected to first.
+pub(super) fn server_address() -> Option<&'static str> {
+    SERVER.get().map(String::as_str)
+}
 
 /// How the user names the API server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -143,6 +152,8 @@ pub async fn client(wanted: &ConnectionOptions) -> Result<kube::Client> {
 /// There is no API server.
 pub async fn long_running_client(wanted: &ConnectionOptions) -> Result<kube::Client> {
     let (mut config, source) = resolve(wanted).await?;
+    // A second client, after a renewal, is for the same API server.
+    let _ = SERVER.set(config.cluster_url.to_string().trim_end_matches('/').to_owned());
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.default_retry = false;
     kube::Client::try_from(config).with_context(|| source.to_string())

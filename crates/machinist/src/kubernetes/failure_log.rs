@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::connect::server_address;
+
 /// After so many failures in a row a failure counts as persistent, and goes into conditions and events. An API server that
 /// restarts causes fewer.
 const PERSISTENT_AFTER: u32 = 3;
@@ -89,7 +91,8 @@ impl FailureLog {
             _ => FailureState::Persistent,
         };
         if is_new {
-            tracing::warn!(task, object, error, "a task fails and is retried");
+            let server = server_address();
+            tracing::warn!(task, object, error, server, "a task fails and is retried");
         }
         if is_new || has_expired {
             self.publish(&failures);

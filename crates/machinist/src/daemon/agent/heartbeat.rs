@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::own_node::{OwnNode, has_status_code, with_timeout};
+use crate::kubernetes::error_text::error_text;
 use crate::kubernetes::failure_log::FailureLog;
 
 /// How often the Node is reported as ready.
@@ -29,6 +30,8 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(300);
 const LEASE_INTERVAL: Duration = Duration::from_secs(10);
 /// After this long without a renewal, in seconds, the machine counts as silent.
 const LEASE_DURATION_SECONDS: i32 = 40;
+/// What fails while the machine cannot register its Node.
+pub(super) const REGISTER_TASK: &str = "register the Node";
 /// The namespace of the machines' leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The pause after the API server did not respond.
@@ -65,11 +68,12 @@ impl NodeHeartbeat {
 
     /// Registers the Node if there is none, and reports it as ready. Retries until it succeeds.
     pub(super) async fn register(&self) {
+        let failures = FailureLog::default();
         loop {
             match self.try_register().await {
-                Ok(()) => return,
+                Ok(()) => return failures.succeeded(REGISTER_TASK, &self.name),
                 Err(error) => {
-                    tracing::warn!(error = %format_args!("{error:#}"), node = self.name, "cannot register the Node");
+                    failures.failed(REGISTER_TASK, &self.name, &error_text(error.as_ref()));
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
@@ -108,7 +112,9 @@ impl NodeHeartbeat {
             }
             match self.renew_lease(&own_node).await {
                 Ok(()) => failures.succeeded(LEASE_TASK, ""),
-                Err(error) => drop(failures.failed(LEASE_TASK, "", &format!("{error:#}"))),
+                Err(error) => {
+                    failures.failed(LEASE_TASK, "", &error_text(error.as_ref()));
+                }
             }
             let is_taken_for_silent = own_node.get().is_some_and(|node| {
                 NodeView(&node).not_ready() == Some(NotReady::NotReady("Unknown".to_owned()))
@@ -120,7 +126,9 @@ impl NodeHeartbeat {
                         reported = Instant::now();
                         failures.succeeded(READY_TASK, "");
                     }
-                    Err(error) => drop(failures.failed(READY_TASK, "", &format!("{error:#}"))),
+                    Err(error) => {
+                        failures.failed(READY_TASK, "", &error_text(error.as_ref()));
+                    }
                 }
             }
             tokio::time::sleep(LEASE_INTERVAL).await;

@@ -16,7 +16,8 @@ use machinist_core::daemon::identity_claim::{
 use machinist_core::daemon::{SessionEvent, annotations};
 use machinist_core::node::NodeView;
 
-use super::{Agent, NextReconcile};
+use super::{Agent, NextReconcile, heartbeat};
+use crate::kubernetes::error_text::error_text;
 
 /// After this long without its Node, a machine without a kubelet registers it again.
 const MISSING_NODE_GRACE: Duration = Duration::from_secs(10);
@@ -82,9 +83,16 @@ impl Agent {
             return NextReconcile::Wait(Some(left));
         }
         self.session.node_missing_since = None;
-        tracing::warn!(node = self.own_node.name, "the Node is gone; registering it again");
-        if let Err(error) = heartbeat.try_register().await {
-            tracing::warn!(error = %format_args!("{error:#}"), "cannot register the Node");
+        let name = &self.own_node.name;
+        match heartbeat.try_register().await {
+            Ok(()) => {
+                tracing::warn!(node = name, "the Node was gone; registered it again");
+                self.failures.succeeded(heartbeat::REGISTER_TASK, name);
+            }
+            Err(error) => {
+                let error = error_text(error.as_ref());
+                self.failures.failed(heartbeat::REGISTER_TASK, name, &error);
+            }
         }
         NextReconcile::Wait(Some(MISSING_NODE_GRACE))
     }

@@ -76,6 +76,8 @@ use super::drift::DriftWatcher;
 use super::os::detect::{self, OsBackend};
 use super::status::DaemonNote;
 use super::transaction::Recovered;
+use crate::kubernetes::error_text::error_text;
+use crate::kubernetes::failure_log::FailureLog;
 use crate::metrics::{MetricsEndpoint, MetricsOptions};
 use crate::systemd_notify;
 use certificates::ClusterCertificates;
@@ -85,6 +87,9 @@ use metrics::DaemonMetrics;
 use own_node::OwnNode;
 use report::Reporter;
 use stalled_disk::StallReporter;
+
+/// What fails while the API server is out of reach.
+const REACH_TASK: &str = "reconcile with the API server";
 
 /// How to run the daemon.
 #[derive(Debug, Clone)]
@@ -167,6 +172,8 @@ struct Agent {
     stop: CancellationToken,
     /// `Session::phase` as the task that reports a deferred SIGTERM sees it.
     defers_sigterm: Arc<AtomicBool>,
+    /// What keeps the daemon from reaching the API server.
+    failures: FailureLog,
     /// The note in `/run` as it was last written.
     last_note: DaemonNote,
     /// Whether this daemon is stored as the last good one.
@@ -242,6 +249,7 @@ pub(crate) async fn run(
         boot_id: super::state::boot_id(&options.root)?,
         stop: stop.clone(),
         defers_sigterm: Arc::new(AtomicBool::new(false)),
+        failures: FailureLog::default(),
         last_note: DaemonNote::default(),
         is_last_good: false,
         started: Instant::now(),
@@ -380,7 +388,10 @@ impl Agent {
             _ => self.refresh_certificates().await,
         };
         let next = match (reconciled, refreshed) {
-            (Ok(next), Ok(())) => next,
+            (Ok(next), Ok(())) => {
+                self.failures.succeeded(REACH_TASK, "");
+                next
+            }
             (Err(error), _) | (Ok(_), Err(error)) => {
                 NextReconcile::Wait(Some(self.report_failure(node, &error).await))
             }
@@ -423,7 +434,7 @@ impl Agent {
         };
         let reason = format!("{error:#}");
         if own_node::is_unreachable(error) {
-            tracing::warn!(error = reason, ?retry_in, "cannot reach the API server");
+            self.failures.failed(REACH_TASK, "", &error_text(error.as_ref()));
             return retry_in;
         }
         let state = match error.downcast_ref::<Unreconcilable>() {

@@ -21,6 +21,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::kubernetes::error_text::error_text;
 use crate::kubernetes::failure_log::FailureLog;
 
 /// The source of events.
@@ -143,8 +144,12 @@ async fn run_writer(
         }
         match timeout(REPORT_TIMEOUT, writer.write_when_allowed(&message)).await {
             Ok(Ok(())) => failures.succeeded(TASK, ""),
-            Ok(Err(error)) => drop(failures.failed(TASK, "", &format!("{error:#}"))),
-            Err(_) => drop(failures.failed(TASK, "", "the API server does not respond")),
+            Ok(Err(error)) => {
+                failures.failed(TASK, "", &error_text(&error));
+            }
+            Err(_) => {
+                failures.failed(TASK, "", "the API server does not respond");
+            }
         }
         let dropped = dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
