@@ -3,6 +3,7 @@
 //! A config that stops, masks or replaces the daemon takes away what would roll it back. `validate`, `plan`, `render`
 //! and the daemon refuse it in the same words.
 
+use crate::api::names::path::DAEMON_DIR;
 use crate::ignition::schema::{Config, Unit};
 
 /// Our own services and timers, without their suffix. `machinist-.service.d` holds drop-ins for all of them. Units that
@@ -30,6 +31,17 @@ const UNIT_DIRS: [&str; 6] = [
 const STATE_DIR: &str = "/var/lib/machinist";
 /// Where packages, `join` and the first boot put the binary.
 const BINARIES: [&str; 2] = ["/usr/bin/machinist", "/usr/local/bin/machinist"];
+
+/// The paths of Machinist itself on a machine: state, binary and units, whether or not they are there.
+#[must_use]
+pub fn own_paths() -> Vec<String> {
+    let services = OWN_UNITS.iter().filter(|name| !name.ends_with('-'));
+    let units = services.flat_map(|name| {
+        ["service", "timer"].map(|kind| format!("/etc/systemd/system/{name}.{kind}"))
+    });
+    let fixed = [DAEMON_DIR, STATE_DIR].into_iter().chain(BINARIES).map(str::to_owned);
+    fixed.chain(units).collect()
+}
 
 /// A part of a config that would change Machinist itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -17,6 +17,7 @@
 //! | `derived_files` | files that follow from files of the config on some hosts |
 //! | `member_index` | the index of the machine's etcd member, in its configs |
 //! | `originals` | what is kept before a path is taken over, and what is restored |
+//! | `owned_paths` | what on a disk is Machinist's doing, and what was there before |
 //! | `original_names` | where they are kept, within the limits of names and paths |
 //! | `systemd` | what enabling, disabling and presetting a unit does to links |
 //! | `users` | keys and password of `core` by MCO's rules; IDs of users and groups |
@@ -43,6 +44,7 @@ mod obstacle;
 mod original_names;
 mod originals;
 mod overlay;
+mod owned_paths;
 mod quarantine;
 mod repair;
 mod resolve;
@@ -71,6 +73,7 @@ pub use fs_node::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
 pub use member_index::member_index;
 pub use obstacle::{Obstacle, ObstructedPath, PathFacts, describe_obstructed, find_obstacle};
 pub use original_names::{LONG_ORIGINALS, no_original_marker, original_path};
+pub use owned_paths::{OwnedPath, PathBefore, owned_paths};
 pub use quarantine::{QUARANTINE_PATH, Quarantine, QuarantineView, QuarantinedStep, RemainingWork};
 pub use repair::{RepairPlan, plan_repair};
 pub use systemd::EnablementMismatch;

@@ -17,6 +17,7 @@ pub mod pin_image;
 pub mod provenance;
 pub mod reconcile;
 mod select;
+mod sources;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
@@ -33,6 +34,7 @@ pub use error::RenderError;
 pub use merge::{ParsedMachineConfig, RenderedSpec};
 pub use name::rendered_name;
 pub use select::select;
+pub use sources::{ItemSources, item_sources};
 
 /// The largest rendered config, as JSON, that etcd stores.
 pub const MAX_RENDERED_BYTES: usize = 1_572_864;
@@ -137,6 +139,7 @@ impl RenderedPool<'_> {
         if self.os_image_overridden {
             annotations.insert(annotation::OS_IMAGE_URL_OVERRIDDEN.to_owned(), "true".to_owned());
         }
+        let sources = sources::collect(&self.sources);
         if let Some(rules) = self.on_change {
             annotations.insert(annotation::machinist::ON_CHANGE_RULES.to_owned(), rules);
         }
@@ -150,7 +153,7 @@ impl RenderedPool<'_> {
                 block_owner_deletion: Some(true),
             }]
         });
-        let object = MachineConfig {
+        let mut object = MachineConfig {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 annotations: Some(annotations),
@@ -173,6 +176,12 @@ impl RenderedPool<'_> {
         let size = serde_json::to_vec(&object).map(|bytes| bytes.len()).unwrap_or_default();
         if size > MAX_RENDERED_BYTES {
             return Err(RenderError::TooLarge { name: self.name, size, max: MAX_RENDERED_BYTES });
+        }
+        // It must not make a config too large that is not.
+        let fits = |text: &String| size + 2 * text.len() <= MAX_RENDERED_BYTES;
+        if let Some(text) = sources.filter(fits) {
+            let annotations = object.metadata.annotations.get_or_insert_default();
+            annotations.insert(annotation::machinist::SOURCES.to_owned(), text);
         }
         Ok(object)
     }

@@ -39,6 +39,8 @@ pub struct RenderPlan {
     pub set_configuration: Option<PoolConfiguration>,
     /// The new rules of the rendered config for the cost of a change: an annotation, which is not part of its name.
     pub set_on_change: Option<Option<String>>,
+    /// The sources of the parts of the rendered config, if they have changed: an annotation, too.
+    pub set_sources: Option<String>,
     /// Whether the rollback has ended: the sources no longer render to the config that the pool was
     /// rolled back from.
     pub end_rollback: bool,
@@ -131,6 +133,10 @@ pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError
     let set_on_change = existing
         .filter(|found| on_change_rules(found) != on_change_rules(&wanted))
         .map(|_| on_change_rules(&wanted).map(str::to_owned));
+    // One that another controller rendered has none, and is left as it is.
+    let set_sources = existing
+        .filter(|found| sources_of(found).is_some() && sources_of(found) != sources_of(&wanted))
+        .and_then(|_| sources_of(&wanted).map(str::to_owned));
     let rollback = PoolRollback::from_annotations(inputs.pool);
     let end_rollback = rollback.as_ref().is_some_and(|rollback| rollback.from != name);
     let rollback = rollback.filter(|_| !end_rollback);
@@ -160,6 +166,7 @@ pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError
         repair,
         set_configuration: point,
         set_on_change,
+        set_sources,
         end_rollback,
         os_image_overridden,
         annotated_by,
@@ -168,8 +175,16 @@ pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError
 
 /// The rules of a rendered config for the cost of a change.
 fn on_change_rules(config: &MachineConfig) -> Option<&str> {
-    let annotations = config.metadata.annotations.as_ref()?;
-    annotations.get(annotation::machinist::ON_CHANGE_RULES).map(String::as_str)
+    annotation_of(config, annotation::machinist::ON_CHANGE_RULES)
+}
+
+/// Where the parts of a rendered config come from.
+fn sources_of(config: &MachineConfig) -> Option<&str> {
+    annotation_of(config, annotation::machinist::SOURCES)
+}
+
+fn annotation_of<'a>(config: &'a MachineConfig, key: &str) -> Option<&'a str> {
+    config.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// A rollback of a pool to an earlier config. It lasts while the sources render to the config that

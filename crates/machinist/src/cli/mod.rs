@@ -41,6 +41,7 @@ mod label;
 mod lease_args;
 mod log_args;
 mod man;
+mod managed;
 mod metrics_args;
 mod migrate;
 mod must_gather;
@@ -160,6 +161,7 @@ enum CliCommand {
     Join(join::JoinArgs),
     Leave(join::LeaveArgs),
     Daemon(Box<daemon::DaemonArgs>),
+    Managed(managed::ManagedArgs),
     Once(once::OnceArgs),
     #[command(name = "firstboot")]
     FirstBoot(firstboot::FirstBootArgs),
@@ -219,6 +221,7 @@ pub fn run() -> ExitCode {
         CliCommand::Join(command) => command.run(),
         CliCommand::Leave(command) => command.run(),
         CliCommand::Daemon(command) => command.run(),
+        CliCommand::Managed(command) => command.run(),
         CliCommand::Once(command) => command.run(),
         CliCommand::FirstBoot(command) => command.run(),
         CliCommand::Os(command) => command.run(),

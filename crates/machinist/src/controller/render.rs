@@ -210,9 +210,15 @@ async fn write_rendered(
         );
         caches.configs.upsert(repaired);
     }
-    if let Some(rules) = plan.set_on_change {
-        let patch =
-            json!({"metadata": {"annotations": {annotation::machinist::ON_CHANGE_RULES: rules}}});
+    if plan.set_on_change.is_some() || plan.set_sources.is_some() {
+        let mut patch = json!({"metadata": {"annotations": {}}});
+        let annotations = &mut patch["metadata"]["annotations"];
+        if let Some(rules) = plan.set_on_change {
+            annotations[annotation::machinist::ON_CHANGE_RULES] = json!(rules);
+        }
+        if let Some(sources) = plan.set_sources {
+            annotations[annotation::machinist::SOURCES] = json!(sources);
+        }
         let patch = Patch::Merge(&patch);
         let changed =
             context.write(api.patch(&plan.rendered, &PatchParams::default(), &patch)).await?;

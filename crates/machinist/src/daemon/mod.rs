@@ -9,6 +9,7 @@
 //! | `os` | changes the operating system; a backend for each kind of host |
 //! | `systemd` | reloads and restarts services over D-Bus |
 //! | `join` | gives a machine an identity, a service and a Node, and removes them |
+//! | `owned` | what on the machine is Machinist's, and what was there before |
 //! | `preview` | what a change would do |
 //! | `status` | the status of the machine without an API server |
 //! | `service_state` | the state of the daemon's service |
@@ -34,6 +35,7 @@ pub(crate) mod join;
 mod journal;
 pub mod once;
 pub(crate) mod os;
+pub(crate) mod owned;
 mod preflight;
 pub(crate) mod preview;
 mod private_files;

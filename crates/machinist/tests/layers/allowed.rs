@@ -26,7 +26,7 @@ pub(crate) const CORE: Table = &[
     ("ignition", "go"),
     ("redact", "hex ignition secrets"),
     // One MachineConfig: whether it is valid and whether a machine can take it.
-    ("own_files", "ignition"),
+    ("own_files", "api ignition"),
     ("validate", "api ignition own_files"),
     ("reconcile_check", "api ignition own_files validate"),
     ("lint", "api ignition on_change reconcile_check validate"),

@@ -100,6 +100,9 @@ pub mod machinist {
     /// The rules of [`ON_CHANGE`] of the pool and its MachineConfigs, as JSON.
     pub const ON_CHANGE_RULES: &str = "machinist.dev/on-change-rules";
 
+    /// The MachineConfig that each file, unit and drop-in comes from, as JSON, unless that is long.
+    pub const SOURCES: &str = "machinist.dev/sources";
+
     // On machines (Nodes), written by an administrator.
 
     /// What happens if a machine has drifted from its config: `report` (the default) or `heal`.
