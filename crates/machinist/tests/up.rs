@@ -361,6 +361,10 @@ fn mistakes_of_join_and_leave_cost_nothing() {
     let left = leave();
     let text = String::from_utf8_lossy(&left.stdout).into_owned();
     assert!(text.contains("w1 has left; Node: removed"), "{text}{}", stderr(left));
+    let after = status();
+    assert!(after.status.success());
+    let after = stdout(after);
+    assert!(after.contains("this machine has not joined, or it has left"), "{after}");
     let again = leave();
     assert_eq!(again.status.code(), Some(1));
     assert!(stderr(again).contains("this machine has not joined"));

@@ -81,6 +81,12 @@ fn text(status: &status::MachineStatus) -> String {
             rows.extend(note.held.clone().map(|why| ("HELD", why)));
             rows.extend(note.waiting.clone().map(|waiting| ("WAITING FOR", waiting)));
         }
+        None if !status.joined => {
+            rows.push((
+                "STATE",
+                "this machine has not joined, or it has left: `machinist join`".into(),
+            ));
+        }
         None => rows.push(("STATE", "the daemon has not run since the last boot".into())),
     }
     rows.extend(status.service.clone().map(|service| ("SERVICE", service)));

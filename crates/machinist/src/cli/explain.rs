@@ -67,7 +67,7 @@ impl ExplainArgs {
             });
             if items.is_empty() {
                 bail!(
-                    "{name} is not in {}: list its entries with machinist explain --pool {} -f …",
+                    "{name} is not in {}: list its entries with machinist explain --pool {}",
                     rendered.name,
                     self.inputs.pool
                 );

@@ -37,7 +37,11 @@ pub(super) async fn request<T>(
     let mut tries = 0;
     loop {
         tries += 1;
-        let object = session.client.get(&path).await?;
+        let object =
+            session.client.get(&path).await.map_err(|error| match status_code(&error) {
+                Some(404) => anyhow!("Node {name} does not exist: `machinist status` lists all"),
+                _ => error,
+            })?;
         let node: Node = deserialize(SnapshotKind::Node, &object)?;
         let (annotations, result) = match decide(&node).await? {
             RequestDecision::Refuse(result) => return Ok(result),

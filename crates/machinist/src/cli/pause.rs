@@ -92,7 +92,11 @@ fn text(snapshot: &ClusterSnapshot, pool: &MachineConfigPool, paused: bool) -> S
             )
         }
         (false, 0) => {
-            format!("{name} is not paused; all {} have {target}", machines(members.len()))
+            let have = match members.len() {
+                1 => "its machine has".to_owned(),
+                count => format!("all {count} machines have"),
+            };
+            format!("{name} is not paused; {have} {target}")
         }
         (false, _) => {
             let limit = max_unavailable(pool, members.len())

@@ -12,6 +12,7 @@ use machinist_core::versioned;
 use serde::{Deserialize, Serialize};
 
 use super::health;
+use super::join::paths::JoinPaths;
 use super::journal::Journal;
 use super::os::detect;
 use super::root::HostRoot;
@@ -63,6 +64,12 @@ impl DaemonNote {
         if let Err(error) = write() {
             tracing::debug!(%error, "cannot note what the daemon does");
         }
+    }
+
+    /// Removes the note of a machine that leaves.
+    pub(super) fn remove(root: &Path) {
+        // It is gone after the next boot anyway.
+        let _ = fs::remove_file(root.join(NOTE_PATH));
     }
 
     /// The last note, if there is one. A damaged note is ignored; that of a newer daemon is an error.
@@ -123,6 +130,8 @@ pub(crate) struct MachineStatus {
     /// The last note of the daemon; `None` if it has not run since the boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) daemon: Option<DaemonNote>,
+    /// Whether the machine has an identity of its own: it has joined, and has not left.
+    pub(crate) joined: bool,
     /// The state of the service; `None` if there is no service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) service: Option<String>,
@@ -174,6 +183,7 @@ pub(crate) async fn gather(path: &Path) -> Result<MachineStatus> {
     let service = service_state::observe(path).await;
     Ok(MachineStatus {
         daemon: DaemonNote::read(path)?,
+        joined: JoinPaths::new(path).kubeconfig().exists(),
         service_problem: service.as_ref().and_then(|service| Some(service.problem()?.to_string())),
         service: service.and_then(|service| service.active_state),
         current: state.current_name().unwrap_or(EMPTY_CONFIG_NAME).to_owned(),

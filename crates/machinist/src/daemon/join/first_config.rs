@@ -40,12 +40,12 @@ impl FirstConfig {
                 Some(reason) => format!("This machine would refuse {}: {reason}", preview.to),
                 None => {
                     let drain = if preview.needs_drain { ", after a drain" } else { "" };
-                    format!(
-                        "The first config {} changes {} paths; then: {}{drain}",
-                        preview.to,
-                        preview.changes.len(),
-                        actions::actions_summary(&preview.actions)
-                    )
+                    let cost = match actions::actions_summary(&preview.actions).as_str() {
+                        "" | "None" => "it costs nothing".to_owned(),
+                        actions => format!("then: {actions}{drain}"),
+                    };
+                    let count = preview.changes.len();
+                    format!("The first config {} changes {count} paths; {cost}", preview.to)
                 }
             },
         }

@@ -135,6 +135,7 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
         systemd.daemon_reload().await?;
     }
     service::remove_last_good(&join_paths)?;
+    DaemonNote::remove(root);
     // Last: while the identity is there, `leave` can be run again after an interruption.
     JoinPaths::remove_file(&join_paths.join_request())?;
     JoinPaths::remove_file(&join_paths.kubeconfig())?;
