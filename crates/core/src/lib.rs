@@ -29,6 +29,7 @@
 //! | [`ignition`] | Ignition configs of every version: parse, validate, merge, convert |
 //! | [`kubelet`] | what KubeletConfig, FeatureGate and Node settings mean for a pool's kubelets |
 //! | [`lint`] | what is wrong or suspicious in a manifest, with field and remedy |
+//! | [`machine_report`] | what an administrator asks a daemon for, and how it answers |
 //! | [`metrics_access`] | who may read the metrics of a process, and how often tokens are reviewed |
 //! | [`migrate`] | which objects move between two API servers, and what prevents it |
 //! | [`node`] | a machine's Node and MachineConfigNode |
@@ -73,6 +74,7 @@ pub mod hex;
 pub mod ignition;
 pub mod kubelet;
 pub mod lint;
+pub mod machine_report;
 pub mod metrics_access;
 pub mod migrate;
 pub mod node;

@@ -151,21 +151,8 @@ fn shown_file(file: &File, secret: bool) -> ShownContents {
         return ShownContents::Secret;
     }
     match contents::decode(&file.contents, MAX_SHOWN_BYTES) {
-        Ok(bytes) => shown_bytes(bytes),
+        Ok(bytes) => ShownContents::of_bytes(bytes),
         Err(error) => ShownContents::Undecodable { reason: error.to_string() },
-    }
-}
-
-fn shown_bytes(bytes: Vec<u8>) -> ShownContents {
-    use sha2::Digest as _;
-    match String::from_utf8(bytes) {
-        Ok(text) if !text.contains('\0') => ShownContents::Text { text },
-        not_text => {
-            let bytes =
-                not_text.map_or_else(std::string::FromUtf8Error::into_bytes, String::into_bytes);
-            let sha256 = crate::hex::hex(&sha2::Sha256::digest(&bytes));
-            ShownContents::Binary { size: bytes.len(), sha256 }
-        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Line diffs of text, with some context.
 
+use serde::{Deserialize, Serialize};
 use similar::{ChangeTag, TextDiff};
 
 /// The kind of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum DiffLineKind {
     /// Unchanged.
     Context,
@@ -16,7 +18,7 @@ pub enum DiffLineKind {
 }
 
 /// A line of a diff, without its newline.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiffLine {
     /// The kind.
     pub kind: DiffLineKind,

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use sha2::Digest as _;
 
 /// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -17,7 +18,7 @@ pub enum ChangeKind {
 }
 
 /// The contents of a file or unit, as far as they may be displayed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "shown", rename_all = "camelCase")]
 pub enum ShownContents {
     /// No contents.
@@ -43,8 +44,27 @@ pub enum ShownContents {
     },
 }
 
+impl ShownContents {
+    /// Text as it is, anything else as its digest.
+    #[must_use]
+    pub fn of_bytes(bytes: Vec<u8>) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) if !text.contains('\0') => Self::Text { text },
+            Ok(text) => Self::binary(text.as_bytes()),
+            Err(error) => Self::binary(error.as_bytes()),
+        }
+    }
+
+    /// The digest of contents.
+    #[must_use]
+    pub fn binary(bytes: &[u8]) -> Self {
+        let sha256 = crate::hex::hex(&sha2::Sha256::digest(bytes));
+        Self::Binary { size: bytes.len(), sha256 }
+    }
+}
+
 /// A change of contents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentChange {
     /// Before.
     pub old: ShownContents,
@@ -53,7 +73,7 @@ pub struct ContentChange {
 }
 
 /// A change of one value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValueChange {
     /// Before.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `finding` | kind, severity and description of a difference |
 //! | `heal_limit` | how often a path is healed |
+//! | `live_diff` | the lines that differ, without secrets and in a limited size |
 //! | `conflict` | what happens to a path that drifts as often as it is healed |
 //! | `policy` | whether it is only reported or also healed |
 //! | `watched_paths` | which names in which directories have to be watched |
@@ -21,6 +22,7 @@ mod conflict;
 mod finding;
 mod go_mode;
 mod heal_limit;
+mod live_diff;
 mod policy;
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,7 @@ pub use heal_limit::{
     HEAL_WINDOW, HEALS_BEFORE_CONFLICT, HealConflict, HealLimit, MAX_HEAL_PAUSE, PathWriter,
     heal_pause,
 };
+pub use live_diff::{LiveChange, LiveDiff, live_diff};
 pub use policy::{DriftPolicy, DriftPolicyError};
 pub use watched_paths::{WatchedNames, WatchedPaths};
 

@@ -24,6 +24,7 @@ use crate::daemon::join::identity_copy;
 use crate::daemon::join::paths::JoinPaths;
 use crate::metrics::MetricsOptions;
 use crate::systemd_notify;
+use crate::telemetry::RecentLog;
 
 /// How often a daemon without a usable identity looks for one.
 const IDENTITY_RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -146,7 +147,7 @@ impl DaemonStartArgs {
             let (file, root) = (file.clone(), self.root.clone());
             return FirstBootArgs::once_from(file, root, self.skip_reboot).run();
         }
-        self.log.init();
+        let log = self.log.init_recent_log();
         // One thread: an idle daemon must cost next to nothing.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -165,7 +166,7 @@ impl DaemonStartArgs {
                 let Some(client) = self.connect(&stop).await? else {
                     return Ok(CommandOutcome::Done);
                 };
-                match agent::run(client, self.options()?, stop.clone()).await? {
+                match agent::run(client, self.options(log.clone())?, stop.clone()).await? {
                     ExitReason::Stopped => return Ok(CommandOutcome::Done),
                     ExitReason::CertificateRenewed => {}
                 }
@@ -213,7 +214,7 @@ impl DaemonStartArgs {
         }
     }
 
-    fn options(&self) -> Result<DaemonOptions> {
+    fn options(&self, log: RecentLog) -> Result<DaemonOptions> {
         let labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
         let registration = NodeRegistration { labels, root: self.root.clone() };
         Ok(DaemonOptions {
@@ -224,6 +225,7 @@ impl DaemonStartArgs {
                 security: self.metrics_security.security(),
             }),
             registration: self.register.then_some(registration),
+            log,
             drift_policy: self.drift,
             mode: self.mode,
             kubelet_healthz: self

@@ -2,54 +2,74 @@
 //! the change.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use anstyle::Style;
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::operator::{
-    DisruptionAction, DisruptionActionType, MachineConfiguration, NodeDisruptionPolicy,
-    ServiceReference,
+    DisruptionAction, DisruptionActionType, NodeDisruptionPolicy, ServiceReference,
 };
-use machinist_core::apply;
 use machinist_core::diff::{
-    self, ChangeKind, ContentChange, DiffLineKind, ItemChange, ListChange, ShownContents,
+    self, ChangeKind, ContentChange, DiffLine, DiffLineKind, ItemChange, ListChange, ShownContents,
 };
-use machinist_core::disruption::{
-    Disruption, DisruptionRules, disruption, system_policy, with_system_policy,
-};
+use machinist_core::disruption::{Disruption, DisruptionRules, disruption, system_policy};
+use machinist_core::duration::parse_duration;
 use machinist_core::reconcile_check::{ValidationOverrides, check_reconcilable};
 use serde::Serialize;
 
+use super::cluster::session::SessionArgs;
 use super::output::{ADDED, DIMMED, ERROR, HEADING, OutputFormat, REMOVED};
-use super::{CommandOutcome, output};
-use crate::manifests::{self, ManifestDocument};
+use super::{CommandOutcome, diff_inputs, live_diff, output};
 
 /// Show the differences of two MachineConfigs, and whether a running machine would accept the change
 ///
 /// Contents are decoded and secrets are masked. The cost for a running machine (nothing, a reload, a
 /// drain, a reboot) follows from the node disruption policy. The exit code is 0 if a running machine would
 /// accept the change, and 3 if it would refuse it.
+///
+/// Without files, the API server is asked: OLD and NEW may be names of MachineConfigs, and --pool compares the config
+/// that the machines of a pool have with the one that they get. --live compares the disk of a machine with its
+/// config; the exit code is 3 if it differs.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example:\n  machinist diff examples/chrony.yaml examples/chrony-and-hugepages.yaml"
+    group = ArgGroup::new("compared").required(true).args(["old", "pool", "live"]),
+    after_help = "Example:\n  machinist diff examples/chrony.yaml examples/chrony-and-hugepages.yaml\n\n\
+        More examples:\n  machinist diff --pool worker\n  machinist diff --live worker-1"
 )]
 pub(super) struct DiffArgs {
-    /// The current MachineConfig of the machine: a file, or - for standard input
-    old: PathBuf,
+    /// The current MachineConfig of the machine: a file, - for standard input, or a name in the API server
+    #[arg(requires = "new")]
+    old: Option<PathBuf>,
 
-    /// The new MachineConfig: a file, or - for standard input
-    new: PathBuf,
+    /// The new MachineConfig: a file, - for standard input, or a name in the API server
+    new: Option<PathBuf>,
 
-    /// A file with the MachineConfiguration whose spec.nodeDisruptionPolicy applies [default: the built-in
-    /// policy]
+    /// Compare the config that the machines of this pool have with the one that they get
+    #[arg(long, value_name = "POOL", conflicts_with = "new")]
+    pool: Option<String>,
+
+    /// Show what differs on the disk of this machine from its config
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["new", "policy"])]
+    live: Option<String>,
+
+    /// With --live: how long to wait for the machine
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration)]
+    timeout: Duration,
+
+    /// A file with the MachineConfiguration whose spec.nodeDisruptionPolicy applies [default: that of the API
+    /// server if it is asked, otherwise the built-in policy]
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
     /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
+
+    #[command(flatten)]
+    session: SessionArgs,
 }
 
 #[derive(Serialize)]
@@ -65,22 +85,27 @@ struct DiffReport {
 
 impl DiffArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        if self.old == Path::new("-") && self.new == Path::new("-") {
-            bail!("only one of OLD and NEW can be standard input");
+        if let Some(node) = &self.live {
+            return live_diff::run(&self.session, node, self.timeout, self.output);
         }
-        let (old, new) = (read_one(&self.old)?, read_one(&self.new)?);
-        let policy = self.read_policy()?;
-        let verdict = check_reconcilable(&old, &new, ValidationOverrides::default());
-        let reason = verdict.as_ref().err().map(ToString::to_string);
-        // A refused change is still shown, if both configs can be parsed.
-        let change = verdict.ok().or_else(|| diff::parse_both(&old, &new));
-        let diff = change.as_ref().map(|change| diff::diff(&old, &new, change));
-        let accepted = reason.is_none();
-        let disruption =
-            change.as_ref().zip(diff.as_ref()).filter(|_| accepted).map(|(change, diff)| {
-                disruption(change, diff.flags, &DisruptionRules::new(&policy, &old, &new, None))
-            });
-        let report = DiffReport { reconcilable: accepted, reason, disruption, diff };
+        let inputs = match (&self.old, &self.new, &self.pool) {
+            (Some(old), Some(new), _) => diff_inputs::read_pair(old, new, &self.session)?,
+            (_, _, Some(pool)) => diff_inputs::of_pool(pool, &self.session)?,
+            _ => bail!("name two MachineConfigs, --pool or --live"),
+        };
+        let policy = match &self.policy {
+            Some(path) => diff_inputs::read_policy(path)?,
+            None => inputs.policy.unwrap_or_else(system_policy),
+        };
+        let name = |config: &MachineConfig| config.metadata.name.clone().unwrap_or_default();
+        if let Some(pool) = self.pool.as_ref().filter(|_| name(&inputs.old) == name(&inputs.new))
+            && self.output == OutputFormat::Text
+        {
+            let has = name(&inputs.new);
+            output::print(&format!("No differences: the machines of {pool} have {has}.\n"))?;
+            return Ok(CommandOutcome::Done);
+        }
+        let report = report(&inputs.old, &inputs.new, &policy);
         match self.output {
             OutputFormat::Json => output::print_json(&report)?,
             OutputFormat::Text => output::print(&text(&report))?,
@@ -89,48 +114,18 @@ impl DiffArgs {
     }
 }
 
-impl DiffArgs {
-    /// The administrator's policy on top of the built-in one.
-    fn read_policy(&self) -> Result<NodeDisruptionPolicy> {
-        let Some(path) = &self.policy else { return Ok(system_policy()) };
-        let documents = manifests::read(std::slice::from_ref(path))?;
-        let found: Vec<&ManifestDocument> =
-            documents.iter().filter(|document| document.kind() == "MachineConfiguration").collect();
-        let [one] = found.as_slice() else {
-            bail!(
-                "{}: {} MachineConfigurations in this file; --policy needs one",
-                path.display(),
-                found.len()
-            );
-        };
-        let configuration: MachineConfiguration = one.typed()?;
-        let user = configuration.spec.node_disruption_policy.unwrap_or_default();
-        Ok(with_system_policy(&user))
-    }
-}
-
-/// Reads the only MachineConfig in a file. Other objects are ignored.
-fn read_one(path: &Path) -> Result<MachineConfig> {
-    let documents = manifests::read(&[path.to_owned()])?;
-    let is_machine_config = |document: &&ManifestDocument| {
-        // Also without a kind: configs are often copied out of larger files.
-        matches!(document.kind(), "MachineConfig" | "") && document.value.get("spec").is_some()
-            || document.kind() == "MachineConfig"
-    };
-    let found: Vec<&ManifestDocument> = documents.iter().filter(is_machine_config).collect();
-    match found.as_slice() {
-        [one] => one.typed().map(apply::with_ignition_config),
-        [] => bail!("{}: no MachineConfig in this file", path.display()),
-        many => {
-            let names: Vec<&str> = many.iter().map(|document| document.name()).collect();
-            bail!(
-                "{}: {} MachineConfigs in this file ({}); a diff needs exactly one: render the pool first, or split the file",
-                path.display(),
-                many.len(),
-                names.join(", ")
-            )
-        }
-    }
+fn report(old: &MachineConfig, new: &MachineConfig, policy: &NodeDisruptionPolicy) -> DiffReport {
+    let verdict = check_reconcilable(old, new, ValidationOverrides::default());
+    let reason = verdict.as_ref().err().map(ToString::to_string);
+    // A refused change is still shown, if both configs can be parsed.
+    let change = verdict.ok().or_else(|| diff::parse_both(old, new));
+    let diff = change.as_ref().map(|change| diff::diff(old, new, change));
+    let reconcilable = reason.is_none();
+    let disruption =
+        change.as_ref().zip(diff.as_ref()).filter(|_| reconcilable).map(|(change, diff)| {
+            disruption(change, diff.flags, &DisruptionRules::new(policy, old, new, None))
+        });
+    DiffReport { reconcilable, reason, disruption, diff }
 }
 
 fn text(report: &DiffReport) -> String {
@@ -196,7 +191,13 @@ pub(super) fn show_diff(text: &mut String, diff: &diff::ConfigDiff) {
     }
 }
 
-fn show_value(text: &mut String, indent: &str, name: &str, old: Option<&str>, new: Option<&str>) {
+pub(super) fn show_value(
+    text: &mut String,
+    indent: &str,
+    name: &str,
+    old: Option<&str>,
+    new: Option<&str>,
+) {
     let shown = |value: Option<&str>| value.unwrap_or("(unset)").to_owned();
     let _ = writeln!(text, "{indent}~ {name}: {} → {}", shown(old), shown(new));
 }
@@ -238,12 +239,20 @@ fn show_contents(text: &mut String, change: &ContentChange) {
         | ShownContents::Secret
         | ShownContents::Undecodable { .. } => None,
     };
-    let (Some(old), Some(new)) = (as_text(&change.old), as_text(&change.new)) else {
-        let line = format!("contents: {} → {}", label(&change.old), label(&change.new));
-        let _ = writeln!(text, "    {DIMMED}{line}{DIMMED:#}");
-        return;
-    };
-    for line in diff::line_diff(&old, &new, 3) {
+    match (as_text(&change.old), as_text(&change.new)) {
+        (Some(old), Some(new)) => show_lines(text, &diff::line_diff(&old, &new, 3)),
+        _ => show_digests(text, change),
+    }
+}
+
+/// Contents that are not shown line by line.
+pub(super) fn show_digests(text: &mut String, change: &ContentChange) {
+    let line = format!("contents: {} → {}", label(&change.old), label(&change.new));
+    let _ = writeln!(text, "    {DIMMED}{}{DIMMED:#}", printable(&line));
+}
+
+pub(super) fn show_lines(text: &mut String, lines: &[DiffLine]) {
+    for line in lines {
         let (sign, style) = match line.kind {
             DiffLineKind::Added => ("+", ADDED),
             DiffLineKind::Removed => ("-", REMOVED),
@@ -265,7 +274,7 @@ fn label(shown: &ShownContents) -> String {
         ShownContents::Nothing => "(none)".to_owned(),
         ShownContents::Text { text } => format!("({} bytes of text)", text.len()),
         ShownContents::Binary { size, sha256 } => {
-            format!("({size} bytes, sha256 {})", &sha256[..12])
+            format!("({size} bytes, sha256 {})", sha256.get(..12).unwrap_or(sha256))
         }
         ShownContents::Secret => "(secret)".to_owned(),
         ShownContents::Undecodable { reason } => format!("({reason})"),

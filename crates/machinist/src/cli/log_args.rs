@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::telemetry::{self, LogFormat};
+use crate::telemetry::{self, LogFormat, RecentLog};
 
 /// How the process logs.
 #[derive(Debug, Clone, Copy, Args)]
@@ -15,5 +15,10 @@ pub(super) struct LogArgs {
 impl LogArgs {
     pub(super) fn init(self) {
         telemetry::init_logging(self.log_format);
+    }
+
+    /// The same, and keeps the last lines.
+    pub(super) fn init_recent_log(self) -> RecentLog {
+        telemetry::init_recent_log(self.log_format)
     }
 }

@@ -8,6 +8,7 @@ mod adopt;
 #[allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
 mod aliases_test;
 mod apply;
+mod ask_machine;
 mod bootstrap;
 mod cluster;
 mod completions;
@@ -21,6 +22,7 @@ mod daily_backup_args;
 mod delete;
 mod describe;
 mod diff;
+mod diff_inputs;
 #[cfg(test)]
 #[allow(clippy::panic, clippy::unwrap_used, reason = "tests may panic")]
 mod docs_test;
@@ -39,7 +41,9 @@ mod ignition;
 mod join;
 mod label;
 mod lease_args;
+mod live_diff;
 mod log_args;
+mod logs;
 mod man;
 mod managed;
 mod metrics_args;
@@ -106,7 +110,7 @@ impl From<CommandOutcome> for ExitCode {
 /// `machinist up` runs a hub: the API server and the controller in one process. `get`, `apply`,
 /// `delete`, `describe`, `label`, `annotate` and `wait` work with objects of a hub or of a Kubernetes
 /// cluster. `plan`, `rollout`, `rollback`, `pause` and `resume` control rollouts; `status`, `heal`,
-/// `hold`, `release` and `reboot` are about single machines. The other commands work offline, on manifests
+/// `hold`, `release`, `reboot` and `logs` are about single machines. The other commands work offline, on manifests
 /// in files.
 #[derive(Debug, Parser)]
 #[command(
@@ -154,6 +158,7 @@ enum CliCommand {
     Hold(hold::HoldArgs),
     Release(hold::ReleaseArgs),
     Reboot(reboot::RebootArgs),
+    Logs(logs::LogsArgs),
     Adopt(adopt::Adopt),
     #[command(alias = "move")]
     Migrate(migrate::MigrateArgs),
@@ -215,6 +220,7 @@ pub fn run() -> ExitCode {
         CliCommand::Hold(command) => command.run(),
         CliCommand::Release(command) => command.run(),
         CliCommand::Reboot(command) => command.run(),
+        CliCommand::Logs(command) => command.run(),
         CliCommand::Adopt(command) => command.run(),
         CliCommand::Migrate(command) => command.run(),
         CliCommand::MustGather(command) => command.run(),

@@ -12,6 +12,7 @@ pub(crate) const CORE: Table = &[
     ("backup_schedule", ""),
     ("duration", ""),
     ("hex", ""),
+    ("machine_report", ""),
     ("secrets", ""),
     ("versioned", ""),
     ("watchdog", ""),
@@ -43,7 +44,7 @@ pub(crate) const CORE: Table = &[
     ("diff", "api hex ignition reconcile_check secrets"),
     ("apply", "api container_runtime go hex ignition os reconcile_check versioned"),
     ("disruption", "api container_runtime diff go ignition on_change os reconcile_check"),
-    ("drift", "api apply ignition node"),
+    ("drift", "api apply diff ignition node secrets"),
     ("health", "api duration ignition versioned"),
     // A config on its way to machines.
     ("drain", "api node"),
@@ -123,6 +124,7 @@ pub(crate) const MACHINIST: Table = &[
     ("durable_file", "fault_injection"),
     ("data_dir", "durable_file"),
     ("listen", ""),
+    ("machine_report", ""),
     ("manifests", ""),
     ("random", ""),
     ("serving_certificate", ""),
@@ -133,7 +135,7 @@ pub(crate) const MACHINIST: Table = &[
     ("metrics", "listen serving_certificate"),
     // Processes: they do not know each other.
     ("controller", "kubernetes listen metrics"),
-    ("daemon", "durable_file fault_injection kubernetes manifests metrics systemd_notify"),
+    ("daemon", "durable_file fault_injection kubernetes machine_report manifests metrics systemd_notify telemetry"),
     ("enrol", "fault_injection"),
     ("operator", "kubernetes listen metrics"),
     ("server", "durable_file kubernetes listen manifests metrics serving_certificate"),
@@ -143,5 +145,5 @@ pub(crate) const MACHINIST: Table = &[
     ("backup", "data_dir durable_file"),
     // Everything in one process, and the command line.
     ("up", "backup controller data_dir durable_file kubernetes listen metrics server serving_certificate systemd_notify"),
-    ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes manifests metrics must_gather operator random server serving_certificate systemd_notify telemetry up"),
+    ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes machine_report manifests metrics must_gather operator random server serving_certificate systemd_notify telemetry up"),
 ];

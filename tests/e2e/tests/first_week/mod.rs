@@ -3,6 +3,7 @@
 
 mod containerd;
 mod fixture;
+mod logs;
 mod on_change;
 mod reboot;
 mod refusals;
@@ -18,6 +19,7 @@ fn reports_are_true_on_plain_hosts() {
     ssh_keys::keys_go_where_sshd_reads_them(&week);
     containerd::mirrors_reach_containerd_without_a_cordon(&week);
     on_change::changes_reboot_only_where_they_must(&week);
+    logs::the_journal_of_the_daemon_is_shown(&week);
     reboot::a_machine_reboots_once_when_asked(&week);
     silence::a_machine_that_is_silent_is_unavailable(&week);
 }

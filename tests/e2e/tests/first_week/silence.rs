@@ -21,6 +21,9 @@ pub(super) fn a_machine_that_is_silent_is_unavailable(week: &FirstWeek) {
         message.starts_with("the machine is silent: it renewed its lease last at 20"),
         "{message}"
     );
+    // It cannot answer, and the command does not wait for it.
+    let asked = hub.machinist(&["logs", "boxes"]);
+    assert!(asked.code == 1 && asked.stderr.contains("boxes is silent"), "{asked:?}");
     let pool = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools/worker";
     wait_for("the pool to count it", || {
         let pool = hub.request("GET", pool, &Value::Null)?;

@@ -123,6 +123,10 @@ pub mod machinist {
     /// removes it after the reboot.
     pub const REBOOT_REQUESTED: &str = "machinist.dev/reboot-requested";
 
+    /// A request to the daemon, as JSON: what it is to report, and the key for which the report is encrypted.
+    /// Written and removed by `machinist logs` and `machinist diff --live`.
+    pub const REPORT_REQUEST: &str = "machinist.dev/report-request";
+
     // On pools, written by `machinist rollback`.
 
     /// The rendered config of a pool's MachineConfigs at the time of the rollback.
@@ -152,6 +156,11 @@ pub mod machinist {
     pub const OS_IMAGE_PINNED: &str = "machinist.dev/os-image-pinned";
     /// The objects that `machinist generate` generated a MachineConfig from.
     pub const GENERATED_FROM: &str = "machinist.dev/generated-from";
+
+    // On MachineConfigNodes.
+
+    /// The answer to [`REPORT_REQUEST`], as JSON. Written by the machine's daemon, and removed with the request.
+    pub const REPORT: &str = "machinist.dev/report";
 
     // On machines.
 

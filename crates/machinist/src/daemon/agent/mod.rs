@@ -23,6 +23,7 @@
 //! | `own_node` | the Node: the watch, and all writes of annotations |
 //! | `certificates` | files that the cluster keeps up to date next to the config |
 //! | `kubelet_health` | probes of the kubelet |
+//! | `answer` | answers `machinist logs` and `machinist diff --live` |
 //! | `report` | MachineConfigNode and events, written in the background |
 //! | `disk` | all work on the disk, on blocking threads |
 //! | `heartbeat` | the Node and its lease, on a host without kubelet |
@@ -32,6 +33,7 @@
 //!
 //! SIGTERM is honoured between two steps only. A step that has begun is completed.
 
+mod answer;
 pub(crate) mod boot_guard;
 mod certificates;
 mod disk;
@@ -80,6 +82,7 @@ use crate::kubernetes::error_text::error_text;
 use crate::kubernetes::failure_log::FailureLog;
 use crate::metrics::{MetricsEndpoint, MetricsOptions};
 use crate::systemd_notify;
+use crate::telemetry::RecentLog;
 use certificates::ClusterCertificates;
 use disk::MachineDisk;
 pub(crate) use heartbeat::{NodeRegistration, new_node};
@@ -102,6 +105,8 @@ pub(crate) struct DaemonOptions {
     pub(crate) metrics: Option<MetricsOptions>,
     /// The Node to register on a host without kubelet.
     pub(crate) registration: Option<NodeRegistration>,
+    /// The last lines of the log of this process.
+    pub(crate) log: RecentLog,
     /// What to do about drift if the Node does not say.
     pub(crate) drift_policy: DriftPolicy,
     /// Whether the machine is changed if the Node does not say.
@@ -225,6 +230,9 @@ pub(crate) async fn run(
     let heartbeat = options.registration.clone().map(|registration| {
         heartbeat::NodeHeartbeat::new(client.clone(), options.name.clone(), registration)
     });
+    tasks.spawn(
+        answer::Answers::new(&own_node, &reporter, &disk, options.log.clone()).answer_forever(),
+    );
     let (certificates, watch_certificates) = ClusterCertificates::new(client.clone());
     tasks.spawn(watch_certificates);
     if let Some(endpoint) = options.kubelet_healthz.clone() {

@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
+use machinist_core::api::names::annotation::machinist::REPORT;
 use machinist_core::api::{MachineConfigNode, MachineConfigPool};
 use machinist_core::node::NodeView;
 use machinist_core::node::machine_config_node::{
@@ -60,6 +61,7 @@ const MAX_CONFLICT_RETRIES: usize = 4;
 enum ReportMessage {
     Status(Arc<Node>, Box<NodeReport>),
     Spec(Arc<Node>),
+    Answer(Arc<Node>, Option<String>),
     Event { node: Arc<Node>, warning: bool, reason: &'static str, message: String },
     Flush(oneshot::Sender<()>),
 }
@@ -95,6 +97,11 @@ impl Reporter {
     /// Writes the desired config to the spec of the MachineConfigNode.
     pub(super) fn write_spec(&self, node: &Arc<Node>) {
         self.send(ReportMessage::Spec(Arc::clone(node)));
+    }
+
+    /// Writes the answer to a request for a report, or removes it.
+    pub(super) fn write_answer(&self, node: &Arc<Node>, answer: Option<String>) {
+        self.send(ReportMessage::Answer(Arc::clone(node), answer));
     }
 
     /// Sends a normal event.
@@ -196,6 +203,7 @@ impl ReportWriter {
         match message {
             ReportMessage::Status(node, report) => self.write_status(node, report).await,
             ReportMessage::Spec(node) => self.write_spec(node).await,
+            ReportMessage::Answer(node, answer) => self.write_answer(node, answer.as_deref()).await,
             ReportMessage::Event { node, warning, reason, message } => {
                 self.write_event(node, *warning, reason, message).await
             }
@@ -268,6 +276,24 @@ impl ReportWriter {
         let (name, params) = (node.name_any(), PatchParams::default());
         self.cached = Some(self.api().patch(&name, &params, &Patch::Merge(patch)).await?);
         Ok(())
+    }
+
+    async fn write_answer(&mut self, node: &Node, answer: Option<&str>) -> kube::Result<()> {
+        let name = node.name_any();
+        let before = match answer {
+            Some(_) => self.get_or_create(node).await?,
+            None => match self.api().get_opt(&name).await? {
+                Some(found) => found,
+                None => return Ok(()),
+            },
+        };
+        if before.annotations().get(REPORT).map(String::as_str) == answer {
+            return Ok(());
+        }
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {REPORT: answer}}}));
+        // One that was deleted is created with the next answer.
+        self.cached = None;
+        self.api().patch(&name, &PatchParams::default(), &patch).await.map(drop)
     }
 
     async fn write_event(

@@ -1,135 +1,17 @@
 //! What machines and pools report, and what `heal`, `hold`, `release` and `delete mcp` do: a hub and two
 //! machines whose roots are directories, with daemons of their own.
 
+mod fleet;
+mod objects;
+mod reports;
+mod silence;
+
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::up::{UpProcess, join};
-
-/// How long anything may take on a busy computer.
-const DEADLINE: Duration = Duration::from_secs(120);
-
-/// A daemon; killed when it is dropped.
-struct Daemon(Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-struct Fleet {
-    directory: tempfile::TempDir,
-    daemons: Vec<Daemon>,
-    _up: UpProcess,
-}
-
-impl Fleet {
-    fn start(names: &[&str]) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let data = directory.path().join("data");
-        let up = UpProcess::start(&data, &[]);
-        let mut fleet = Self { directory, daemons: Vec::new(), _up: up };
-        let token = fleet.ok(&["hub", "token", "--role", "bootstrap"]);
-        for name in names {
-            let joined = join(&data, token.trim(), &fleet.root(name), name, "worker");
-            assert!(joined.status.success(), "{}", String::from_utf8_lossy(&joined.stderr));
-            let daemon = fleet.daemon(name);
-            fleet.daemons.push(daemon);
-        }
-        fleet
-    }
-
-    fn root(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn daemon(&self, name: &str) -> Daemon {
-        let root = self.root(name);
-        let child = Command::new(env!("CARGO_BIN_EXE_machinist"))
-            .args(["daemon", "start", "--node-name", name, "--register", "--root"])
-            .arg(&root)
-            .arg("--kubeconfig")
-            .arg(root.join("var/lib/machinist/kubeconfig"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(self.directory.path().join(format!("{name}.log"))).unwrap())
-            .spawn()
-            .unwrap();
-        Daemon(child)
-    }
-
-    fn run_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_machinist"));
-        command.args(arguments).env("KUBECONFIG", kubeconfig).stdin(Stdio::null());
-        command.output().unwrap()
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.run_as(&self.directory.path().join("data/kubeconfig"), arguments)
-    }
-
-    fn ok(&self, arguments: &[&str]) -> String {
-        let mut arguments = arguments.to_vec();
-        let data = self.directory.path().join("data").display().to_string();
-        if arguments.first() == Some(&"hub") {
-            arguments.extend(["--data-dir", &data]);
-        }
-        let output = self.run(&arguments);
-        let (text, error) = texts(&output);
-        assert!(output.status.success(), "{arguments:?}: {text}{error}{}", self.logs());
-        text
-    }
-
-    fn logs(&self) -> String {
-        let entries = fs::read_dir(self.directory.path()).unwrap().map(|entry| entry.unwrap());
-        let logs = entries.filter(|entry| entry.path().extension().is_some_and(|it| it == "log"));
-        logs.map(|entry| fs::read_to_string(entry.path()).unwrap_or_default()).collect()
-    }
-
-    fn apply(&self, objects: &[Value]) {
-        let path = self.directory.path().join("manifest.json");
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-        fs::write(&path, list.to_string()).unwrap();
-        self.ok(&["apply", "-f", path.to_str().unwrap()]);
-    }
-
-    fn rolled_out(&self) {
-        self.ok(&["rollout", "status", "--watch", "--timeout", "120s"]);
-    }
-
-    fn motd(&self, name: &str) -> String {
-        fs::read_to_string(self.root(name).join("etc/motd")).unwrap_or_default()
-    }
-
-    /// Waits until `machinist status` says something.
-    fn wait_for_status(&self, part: &str) {
-        self.wait_for(&["status"], part);
-    }
-
-    /// Waits until a command says something.
-    fn wait_for(&self, command: &[&str], part: &str) {
-        let start = Instant::now();
-        loop {
-            let text = self.ok(command);
-            if text.contains(part) {
-                return;
-            }
-            assert!(start.elapsed() < DEADLINE, "no {part:?} in:\n{text}{}", self.logs());
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    }
-}
-
-fn texts(output: &Output) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (text(&output.stdout), text(&output.stderr))
-}
+use fleet::{Fleet, texts};
 
 fn motd(contents: &str) -> Value {
     json!({
@@ -182,10 +64,17 @@ fn every_machine_says_why_and_what_to_do() {
     let own = own.env_remove("XDG_STATE_HOME").output().unwrap();
     assert_eq!(own.status.code(), Some(0), "{}", texts(&own).1);
 
+    reports::a_machine_answers_who_may_ask(&fleet);
+    reports::a_machine_says_what_is_machinists(&fleet);
     drift_ends_a_watch_and_is_healed(&fleet);
     a_held_machine_is_left_alone(&fleet);
     a_viewer_sees_the_same(&fleet);
-    a_pool_with_machines_is_not_deleted_by_accident(&fleet);
+    objects::configs_of_the_api_server_are_compared(&fleet);
+    objects::what_is_gone_from_the_manifests_is_pruned(&fleet);
+    let mut fleet = fleet;
+    objects::an_etcd_member_keeps_its_index(&mut fleet);
+    objects::a_pool_with_machines_is_not_deleted_by_accident(&fleet);
+    silence::an_unreachable_hub_is_logged_once_with_its_address(&mut fleet);
 }
 
 fn drift_ends_a_watch_and_is_healed(fleet: &Fleet) {
@@ -227,13 +116,19 @@ fn a_held_machine_is_left_alone(fleet: &Fleet) {
     assert_eq!(fleet.motd("w1"), "two");
 }
 
-fn a_viewer_sees_the_same(fleet: &Fleet) {
+/// The kubeconfig of a viewer.
+fn viewer(fleet: &Fleet) -> std::path::PathBuf {
     let token = fleet.ok(&["hub", "token", "--role", "viewer"]);
     let admin = fs::read_to_string(fleet.directory.path().join("data/kubeconfig")).unwrap();
     let mut viewer: Value = serde_saphyr::from_str(&admin).unwrap();
     viewer["users"][0]["user"] = json!({"token": token.trim()});
     let path = fleet.directory.path().join("viewer.json");
     fs::write(&path, viewer.to_string()).unwrap();
+    path
+}
+
+fn a_viewer_sees_the_same(fleet: &Fleet) {
+    let path = viewer(fleet);
     for command in [&["rollout", "status"][..], &["rollout", "status", "--watch"], &["status"]] {
         let output = fleet.run_as(&path, command);
         let (text, error) = texts(&output);
@@ -242,12 +137,4 @@ fn a_viewer_sees_the_same(fleet: &Fleet) {
     }
     let refused = fleet.run_as(&path, &["hold", "w1"]);
     assert_eq!(refused.status.code(), Some(1), "{}", texts(&refused).1);
-}
-
-fn a_pool_with_machines_is_not_deleted_by_accident(fleet: &Fleet) {
-    let refused = fleet.run(&["delete", "mcp", "worker"]);
-    assert_eq!(refused.status.code(), Some(3));
-    let error = texts(&refused).1;
-    assert!(error.contains("pool worker has 2 machines") && error.contains("--yes"), "{error}");
-    fleet.ok(&["get", "mcp", "worker"]);
 }
