@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use self::line_budget::LineBudgets;
 use crate::auth::{ADMIN_GROUP, CONTROLLER_GROUP, NODE_GROUP};
+use crate::failure_log::FailureLog;
 
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -145,6 +146,7 @@ impl AuditClass {
 #[derive(Debug, Clone, Default)]
 pub struct AuditLog {
     sinks: Option<Arc<AuditSinks>>,
+    failures: FailureLog,
 }
 
 #[derive(Debug)]
@@ -184,10 +186,16 @@ impl AuditLog {
         let mut files = AuditClass::ALL.map(new);
         files[AuditClass::Administrators as usize].open()?;
         let sinks = AuditSinks { files: files.map(Mutex::new), budgets: Mutex::default() };
-        Ok(Self { sinks: Some(Arc::new(sinks)) })
+        Ok(Self { sinks: Some(Arc::new(sinks)), failures: FailureLog::default() })
     }
 
-    /// Writes one line. A failure is only logged: the audited request has already been committed.
+    /// Reports lines that cannot be written to the log of the process.
+    #[must_use]
+    pub fn reporting_to(self, failures: FailureLog) -> Self {
+        Self { failures, ..self }
+    }
+
+    /// Writes one line. A failure is only reported: the audited request has already been committed.
     pub fn log(&self, line: &AuditEvent<'_>) {
         let Some(sinks) = &self.sinks else { return };
         let class = AuditClass::of(line.groups);
@@ -201,9 +209,11 @@ impl AuditLog {
         let line = AuditLine { event, omitted };
         let Ok(mut bytes) = serde_json::to_vec(&line) else { return };
         bytes.push(b'\n');
-        if let Err(error) = sinks.files[class as usize].lock().write(&bytes) {
-            tracing::warn!(%error, "cannot write the audit log");
-        }
+        let mut sink = sinks.files[class as usize].lock();
+        let written = sink.write(&bytes);
+        let path = sink.path.display().to_string();
+        drop(sink);
+        self.failures.record("write the audit log", &path, written);
     }
 }
 

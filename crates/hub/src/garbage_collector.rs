@@ -14,7 +14,8 @@ use crate::kind_registry::ResourceKind;
 use crate::object::{self, finalizers, is_deleting, metadata_str};
 use crate::request::DeletionPropagation;
 use crate::store::{
-    Precondition, RevisionError, StoreEntry, StoreEvent, StoreEventKind, StoreOp, StoreWatch,
+    CommitError, Precondition, RevisionError, StoreEntry, StoreEvent, StoreEventKind, StoreOp,
+    StoreWatch,
 };
 
 /// Key prefix of all objects.
@@ -253,9 +254,11 @@ impl GarbageCollector {
 
     /// On a conflict the other write triggers another reconcile.
     async fn commit(&self, op: StoreOp) {
-        if let Err(error) = self.hub.store().commit(vec![op]).await {
-            tracing::debug!(%error, "garbage collector write failed");
-        }
+        let written = match self.hub.store().commit(vec![op]).await {
+            Ok(_) | Err(CommitError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.hub.failures().record("collect garbage", "", written);
     }
 }
 

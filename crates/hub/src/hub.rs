@@ -20,6 +20,7 @@ use crate::audit::AuditLog;
 use crate::auth::authorizer::Authorizer;
 use crate::auth::certificates::CertificateAuthority;
 use crate::body::BodyReader;
+use crate::failure_log::FailureLog;
 use crate::kind_registry::{KindRegistry, ResourceKind};
 use crate::metrics::HubMetrics;
 use crate::object::{self, ServerMetadata};
@@ -46,6 +47,7 @@ pub(crate) struct HubInner {
     pub(crate) rbac: LiveRbac,
     pub(crate) audit: AuditLog,
     pub(crate) metrics: HubMetrics,
+    pub(crate) failures: FailureLog,
     pub(crate) ca: Option<CertificateAuthority>,
     pub(crate) reserved_node_names: BTreeSet<String>,
     pub(crate) viewer_redactions: Vec<ViewerRedaction>,
@@ -111,6 +113,12 @@ impl Hub {
     #[must_use]
     pub fn metrics(&self) -> &HubMetrics {
         &self.inner.metrics
+    }
+
+    /// What fails right now in this process.
+    #[must_use]
+    pub fn failures(&self) -> &FailureLog {
+        &self.inner.failures
     }
 
     /// A token that is cancelled when the hub stops.

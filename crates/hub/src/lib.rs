@@ -18,6 +18,7 @@ pub mod auth;
 pub mod built_in;
 pub mod deletion;
 pub mod discovery;
+pub mod failure_log;
 pub mod field_management;
 pub mod hub;
 pub mod json_path;

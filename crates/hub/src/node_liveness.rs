@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::hub::{Hub, now_rfc3339};
 use crate::machines::NODE_KEY_PREFIX;
 use crate::object;
-use crate::store::{Precondition, StoreOp};
+use crate::store::{CommitError, Precondition, StoreOp};
 
 /// Key prefix of the machines' Leases.
 const LEASES_PREFIX: &str = "/coordination.k8s.io/leases/kube-node-lease/";
@@ -26,6 +26,9 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 /// The reason of a condition that nobody reports any more, as in Kubernetes.
 const REASON: &str = "NodeStatusUnknown";
+
+/// The task under which failed writes are reported.
+const TASK: &str = "mark a silent machine";
 
 /// Runs until the hub stops.
 pub(crate) async fn run(hub: Hub) {
@@ -91,8 +94,13 @@ async fn mark_unknown(hub: &Hub, name: &str, renewed: &str) {
     {
         Ok(_) => tracing::warn!(node = name, renewed, "a machine has not renewed its lease"),
         // The next check tries again.
-        Err(error) => tracing::debug!(%error, node = name, "cannot mark a silent machine"),
+        Err(CommitError::Conflict { .. }) => {}
+        Err(error) => {
+            hub.failures().failed(TASK, name, &error.to_string());
+            return;
+        }
     }
+    hub.failures().succeeded(TASK, name);
 }
 
 /// The Node with conditions that are unknown; `None` if they are already, or if it never reported one.

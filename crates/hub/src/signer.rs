@@ -18,6 +18,8 @@ use crate::store::{
     CommitError, Precondition, RevisionError, StoreEntry, StoreEventKind, StoreOp, StoreWatch,
 };
 
+/// The task under which failed writes are reported.
+const TASK: &str = "sign certificates";
 /// How often a decision is repeated after conflicting writes of the token or the machine's record.
 const MAX_ATTEMPTS: usize = 10;
 /// Key prefix of CSRs in the store.
@@ -70,13 +72,17 @@ async fn reconcile(hub: &Hub, ca: &CertificateAuthority, entry: &StoreEntry) {
         ops.extend(known.ops(&step, &new));
         match hub.store().commit(ops).await {
             Ok(_) => {
+                hub.failures().succeeded(TASK, "");
                 hub.inner.recheck_credentials(); // a new certificate revokes earlier ones
                 return log_decision(&step, object::metadata_str(&object, "name"));
             }
             // Another write of the CSR triggers another reconcile.
             Err(CommitError::Conflict { op: 0, .. }) => return,
             Err(CommitError::Conflict { .. }) => {}
-            Err(error) => return tracing::warn!(%error, "signer write failed"),
+            Err(error) => {
+                hub.failures().failed(TASK, "", &error.to_string());
+                return;
+            }
         }
     }
 }

@@ -15,12 +15,14 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::{Instrument as _, info_span};
 
 use crate::admission::Admission;
 use crate::audit::AuditLog;
 use crate::auth::authorizer::{Authorizer, PolicyRule};
 use crate::auth::certificates::CertificateAuthority;
 use crate::body::BodyReader;
+use crate::failure_log::FailureLog;
 use crate::hub::{Hub, HubInner, OpenApiCache, ViewerRedaction, new_server_metadata};
 use crate::kind_registry::KindRegistry;
 use crate::metrics::HubMetrics;
@@ -48,6 +50,8 @@ pub struct HubConfig {
     pub namespaces: Vec<String>,
     /// The audit log.
     pub audit: AuditLog,
+    /// Where failures of the background loops are reported.
+    pub failures: FailureLog,
     /// The CA that signs client certificates. Without it the hub signs no requests.
     pub ca: Option<CertificateAuthority>,
     /// Names that no machine may have: those of the system's components and of their leases.
@@ -127,6 +131,7 @@ impl Hub {
             authorizer: Authorizer::new(config.rules),
             rbac,
             audit: config.audit,
+            failures: config.failures,
             ca: config.ca,
             reserved_node_names: config.reserved_node_names,
             viewer_redactions: config.viewer_redactions,
@@ -153,12 +158,18 @@ impl Hub {
             hub.ensure_object(&namespace_object(name)).await?;
         }
         bootstrap_roles::write(&hub, &config.hidden_from_viewers).await?;
-        hub.inner.tasks.spawn(garbage_collector::run(hub.clone()));
-        hub.inner.tasks.spawn(role_aggregation::run(hub.clone()));
-        hub.inner.tasks.spawn(signer::run(hub.clone()));
-        hub.inner.tasks.spawn(event_ttl::run(hub.clone()));
-        hub.inner.tasks.spawn(csr_ttl::run(hub.clone()));
-        hub.inner.tasks.spawn(node_liveness::run(hub.clone()));
+        let task = garbage_collector::run(hub.clone()).instrument(info_span!("garbage_collector"));
+        hub.inner.tasks.spawn(task);
+        let task = role_aggregation::run(hub.clone()).instrument(info_span!("role_aggregation"));
+        hub.inner.tasks.spawn(task);
+        let task = signer::run(hub.clone()).instrument(info_span!("signer"));
+        hub.inner.tasks.spawn(task);
+        let task = event_ttl::run(hub.clone()).instrument(info_span!("event_ttl"));
+        hub.inner.tasks.spawn(task);
+        let task = csr_ttl::run(hub.clone()).instrument(info_span!("csr_ttl"));
+        hub.inner.tasks.spawn(task);
+        let task = node_liveness::run(hub.clone()).instrument(info_span!("node_liveness"));
+        hub.inner.tasks.spawn(task);
         Ok(hub)
     }
 

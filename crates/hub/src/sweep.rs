@@ -1,7 +1,7 @@
 //! Deletes expired entries, for the loops that expire Events and CSRs.
 
 use crate::hub::Hub;
-use crate::store::{Precondition, StoreEntry, StoreOp};
+use crate::store::{CommitError, Precondition, StoreEntry, StoreOp};
 
 /// Deletes running at a time. The store commits them together.
 const CONCURRENT_DELETES: usize = 500;
@@ -15,8 +15,9 @@ pub(crate) async fn delete_entries(hub: &Hub, entries: &[StoreEntry]) {
             let op = StoreOp::Delete { key: entry.key.to_string(), expect };
             hub.store().commit(vec![op])
         });
-        for error in futures::future::join_all(deletes).await.into_iter().filter_map(Result::err) {
-            tracing::debug!(%error, "cannot delete an expired object");
-        }
+        let deleted = futures::future::join_all(deletes).await;
+        let is_failure = |error: &CommitError| !matches!(error, CommitError::Conflict { .. });
+        let failure = deleted.into_iter().filter_map(Result::err).find(is_failure);
+        hub.failures().record("delete expired objects", "", failure.map_or(Ok(()), Err));
     }
 }

@@ -17,6 +17,7 @@
 //! | [`data_dir`] | the paths of a hub's data directory |
 //! | [`kubernetes`] | shared Kubernetes plumbing: connection, requests, caches, lease, events |
 //! | `listen` | listening sockets for IPv4 and IPv6 |
+//! | `liveness` | whether the loops of a process make progress, for systemd's watchdog |
 //! | `machine_report` | encrypts what a machine reports to the one who asked |
 //! | [`manifests`] | reads manifests from files, directories and standard input |
 //! | [`metrics`] | the endpoint for metrics and health of every process |
@@ -40,6 +41,7 @@ pub mod enrol;
 mod fault_injection;
 pub mod kubernetes;
 mod listen;
+mod liveness;
 mod machine_report;
 pub mod manifests;
 pub mod metrics;

@@ -36,17 +36,24 @@ where
     F: Future<Output = bool> + Send + 'static,
 {
     let Some(timeout) = sd_notify::watchdog_enabled() else { return };
-    let mut ticks = tokio::time::interval(watchdog_interval(timeout));
-    tokio::spawn(async move {
-        loop {
-            ticks.tick().await;
-            if is_alive().await {
-                send(NotifyState::Watchdog);
-            } else {
-                tracing::error!("the liveness check failed, systemd will restart this service");
-            }
+    let ping = || send(NotifyState::Watchdog);
+    tokio::spawn(feed_watchdog(watchdog_interval(timeout), is_alive, ping));
+}
+
+async fn feed_watchdog<F: Future<Output = bool>>(
+    interval: Duration,
+    is_alive: impl Fn() -> F,
+    ping: impl Fn(),
+) {
+    let mut ticks = tokio::time::interval(interval);
+    loop {
+        ticks.tick().await;
+        if is_alive().await {
+            ping();
+        } else {
+            tracing::error!("the liveness check failed, systemd will restart this service");
         }
-    });
+    }
 }
 
 /// Half of the timeout, as `sd_watchdog_enabled(3)` recommends. An interval of zero would panic.
@@ -62,7 +69,34 @@ fn send(state: NotifyState<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::liveness::Liveness;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stuck_loop_stops_the_ping() {
+        const LIMIT: Duration = Duration::from_secs(600);
+        let (liveness, pings) = (Liveness::default(), Arc::new(AtomicUsize::new(0)));
+        let (alive, count) = (liveness.clone(), Arc::clone(&pings));
+        tokio::spawn(feed_watchdog(
+            Duration::from_secs(30),
+            move || std::future::ready(alive.is_alive()),
+            move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            },
+        ));
+        // A loop that waits for ever, in a pass that it began.
+        let pass = liveness.begin("test", LIMIT);
+        tokio::time::sleep(LIMIT - Duration::from_secs(1)).await;
+        assert_eq!(pings.load(Ordering::Relaxed), 20, "it is still in time");
+        tokio::time::sleep(LIMIT * 10).await;
+        assert_eq!(pings.load(Ordering::Relaxed), 20, "it is stuck");
+        drop(pass);
+        tokio::time::sleep(LIMIT * 10).await;
+        assert!(pings.load(Ordering::Relaxed) >= 200, "it waits for something to happen");
+    }
 
     #[test]
     fn the_watchdog_is_fed_twice_per_timeout() {

@@ -127,6 +127,24 @@ impl Phase {
     }
 }
 
+impl Phase {
+    /// After this long without another phase the daemon is stuck, and its watchdog restarts it. A download may be slow, and
+    /// actions and health checks may have long deadlines; nothing else of a step takes more than minutes.
+    #[must_use]
+    pub const fn time_limit(self) -> Duration {
+        match self {
+            Self::FetchingOs => Duration::from_secs(12 * 3600),
+            Self::RunningActions => Duration::from_secs(6 * 3600),
+            Self::Idle
+            | Self::Preparing
+            | Self::Writing
+            | Self::Healing
+            | Self::RollingBack
+            | Self::Rebooting => Duration::from_secs(2 * 3600),
+        }
+    }
+}
+
 /// A change of the SIGTERM protection, which MCO reports as an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SigtermProtection {

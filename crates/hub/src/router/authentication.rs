@@ -175,6 +175,7 @@ fn note_use(hub: &Hub, id: &str, record: &TokenRecord, now: i64) {
         uses.insert(id.to_owned(), now);
     }
     let (store, id) = (hub.inner.store.clone(), id.to_owned());
+    let failures = hub.failures().clone();
     hub.inner.tasks.spawn(async move {
         let key = format!("{TOKEN_KEY_PREFIX}{id}");
         let Some(entry) = store.get(&key) else { return };
@@ -184,9 +185,10 @@ fn note_use(hub: &Hub, id: &str, record: &TokenRecord, now: i64) {
         // A token that is changed or revoked meanwhile must not come back.
         let expect = Precondition::Revision(entry.revision);
         let op = StoreOp::Put { key, value: value.into(), expect };
-        match store.commit(vec![op]).await {
-            Ok(_) | Err(CommitError::Conflict { .. }) => {}
-            Err(error) => tracing::warn!(%error, id, "cannot write the last use of a token"),
-        }
+        let written = match store.commit(vec![op]).await {
+            Ok(_) | Err(CommitError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+        failures.record("write the last use of a token", "", written);
     });
 }

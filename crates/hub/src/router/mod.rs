@@ -48,6 +48,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::request::Parts;
 use http::{Method, header};
+use tracing::Instrument as _;
 
 use crate::auth::UserInfo;
 use crate::auth::certificates::ClientCertificate;
@@ -102,7 +103,11 @@ async fn handle(State(hub): State<Hub>, request: Request) -> Response {
     let user = authenticate(&hub, &parts);
     let authenticated = user.as_ref().ok().and_then(Option::as_ref);
     let authenticated = authenticated.map(|user| Authenticated(user.info.clone()));
-    let mut response = match route(&hub, user, target, parts, body).await {
+    let path = parts.uri.path();
+    let path = path.get(..MAX_LOGGED_CHARS).unwrap_or(path);
+    let user_name = authenticated.as_ref().map(|user| user.0.user.as_str());
+    let span = tracing::info_span!("request", verb, path, user = user_name);
+    let mut response = match route(&hub, user, target, parts, body).instrument(span).await {
         Ok(response) => response,
         Err(error) => {
             // 504: the client asked for a resource version of the future, which is no fault of ours.

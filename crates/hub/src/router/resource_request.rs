@@ -14,10 +14,7 @@ pub(super) use super::request_verb::{RequestVerb, metrics_verb};
 use super::response::ObjectRenderer;
 use super::selection::Selection;
 use super::visibility::{NodeFilter, Redaction};
-use super::{
-    BufferedRequest, create, delete, discovery_endpoints, field_managers, read, response, watch,
-    write,
-};
+use super::{BufferedRequest, create, delete, field_managers, read, response, watch, write};
 use crate::audit::{AuditEvent, ImpersonatedUser};
 use crate::auth::UserInfo;
 use crate::auth::authorizer::{AuthorizationDecision, NODE_LEASE_NAMESPACE, RequestAttributes};

@@ -32,6 +32,7 @@ use tower::ServiceExt as _;
 pub use limits::ConnectionLimits;
 pub use tls::{HubServingCertificate, ServerError};
 
+use crate::failure_log::FailureLog;
 use crate::router::{Authenticated, PeerAddress, PeerCertificate, UpgradeTasks};
 use open_connections::{OpenConnection, OpenConnections};
 use tls::ClientVerifier;
@@ -42,11 +43,15 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
+/// The task under which a failed accept is reported.
+const ACCEPT_TASK: &str = "accept a connection to the API";
+
 /// A configured server.
 pub struct HubServer {
     acceptor: TlsAcceptor,
     client_verifier: Arc<ClientVerifier>,
     limits: ConnectionLimits,
+    failures: FailureLog,
 }
 
 impl std::fmt::Debug for HubServer {
@@ -62,7 +67,18 @@ impl HubServer {
     /// The CA is invalid.
     pub fn new(certificate: &HubServingCertificate, ca: &str) -> Result<Self, ServerError> {
         let (acceptor, clients) = tls::tls_acceptor(certificate, ca)?;
-        Ok(Self { acceptor, client_verifier: clients, limits: ConnectionLimits::default() })
+        Ok(Self {
+            acceptor,
+            client_verifier: clients,
+            limits: ConnectionLimits::default(),
+            failures: FailureLog::default(),
+        })
+    }
+
+    /// Reports connections that cannot be accepted to the log of the process.
+    #[must_use]
+    pub fn reporting_to(self, failures: FailureLog) -> Self {
+        Self { failures, ..self }
     }
 
     /// Replaces the limits.
@@ -80,7 +96,7 @@ impl HubServer {
         loop {
             let (slot, stream, address) = tokio::select! {
                 () = stop.cancelled() => break,
-                accepted = accept(&listener, &slots, &connections) => accepted,
+                accepted = accept(&listener, &slots, &connections, &server.failures) => accepted,
             };
             let (server, router, watcher) =
                 (Arc::clone(&server), router.clone(), graceful.watcher());
@@ -175,17 +191,25 @@ async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
     connections: &OpenConnections,
+    failures: &FailureLog,
 ) -> (Option<OwnedSemaphorePermit>, TcpStream, SocketAddr) {
     if slots.available_permits() == 0 {
         connections.evict_oldest();
     }
     let slot = Arc::clone(slots).acquire_owned().await.ok(); // the semaphore is never closed
+    let mut has_failed = false;
     loop {
         match listener.accept().await {
-            Ok((stream, address)) => return (slot, stream, address),
+            Ok((stream, address)) => {
+                if has_failed {
+                    failures.succeeded(ACCEPT_TASK, "");
+                }
+                return (slot, stream, address);
+            }
             Err(error) => {
-                let evicted = connections.evict_oldest();
-                tracing::warn!(%error, evicted, "cannot accept a connection");
+                has_failed = true;
+                connections.evict_oldest();
+                failures.failed(ACCEPT_TASK, "", &error.to_string());
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }

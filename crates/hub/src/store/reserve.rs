@@ -10,6 +10,7 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 use super::data_dir::open_private;
 use super::data_file::FileControl;
+use crate::failure_log::FailureLog;
 
 /// The name of the file.
 const RESERVE_FILE: &str = "RESERVE";
@@ -21,11 +22,13 @@ pub(super) struct DiskReserve {
     /// Its size; 0 for none.
     bytes: u64,
     control: FileControl,
+    /// A log of its own: a hub without a reserve works, so this is no failure of the process.
+    failures: FailureLog,
 }
 
 impl DiskReserve {
     pub(super) fn new(dir: &Path, bytes: u64, control: FileControl) -> Self {
-        Self { dir: dir.to_owned(), bytes, control }
+        Self { dir: dir.to_owned(), bytes, control, failures: FailureLog::default().lasting() }
     }
 
     /// Whether there is so little space that only changes which free some may be written. `was_low`
@@ -69,11 +72,13 @@ impl DiskReserve {
             file.set_len(bytes)?;
             file.sync_all()
         };
-        if let Err(error) = allocate() {
+        let allocated = allocate();
+        if allocated.is_err() {
             let _ = self.release(); // a part of it is of no use
-            // Not every file system can allocate; the check of the free space still works.
-            tracing::debug!(%error, path = %self.path().display(), "cannot reserve disk space");
         }
+        // Not every file system can allocate; the check of the free space still works.
+        let path = self.path().display().to_string();
+        self.failures.record("reserve disk space", &path, allocated);
     }
 }
 

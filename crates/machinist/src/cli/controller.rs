@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use machinist_core::api::names::object;
 use machinist_core::user_data::secret;
+use machinist_hub::failure_log::FailureLog;
 use tokio::sync::watch;
 
 use super::CommandOutcome;
@@ -18,6 +19,7 @@ use super::metrics_args::MetricsSecurityArgs;
 use super::signals::shutdown_signal;
 use super::template_args::TemplateArgs;
 use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
+use crate::liveness::Liveness;
 use crate::metrics::{MetricsOptions, ProcessHealth};
 use crate::systemd_notify;
 
@@ -89,7 +91,7 @@ impl ControllerArgs {
         let mut options = self.options()?;
         let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         runtime.block_on(async {
-            options.user_data = self.user_data()?;
+            options.user_data = self.user_data(options.failures.clone())?;
             let client = self.connection.long_running_client().await?;
             let stop = shutdown_signal()?;
             let mut health = options.health.subscribe();
@@ -100,7 +102,8 @@ impl ControllerArgs {
                     systemd_notify::ready();
                 }
             });
-            systemd_notify::start_watchdog(|| std::future::ready(true));
+            let liveness = options.liveness.clone();
+            systemd_notify::start_watchdog(move || std::future::ready(liveness.is_alive()));
             controller::run(client, options, stop).await?;
             Ok(CommandOutcome::Done)
         })
@@ -120,18 +123,20 @@ impl ControllerArgs {
             }),
             extra_metrics: Vec::new(),
             user_data: None,
+            failures: FailureLog::default(),
+            liveness: Liveness::default(),
             health: watch::Sender::default(),
         })
     }
 
-    fn user_data(&self) -> Result<Option<UserData>> {
+    fn user_data(&self, failures: FailureLog) -> Result<Option<UserData>> {
         let Some(url) = self.server_url.clone() else { return Ok(None) };
         let files = EndpointFiles {
             url,
             ca: self.server_ca_file.clone(),
             token: self.server_token_file.clone(),
         };
-        let endpoint = files.watch()?;
+        let endpoint = files.watch(failures)?;
         Ok(Some(UserData { namespace: self.user_data_namespace.clone(), endpoint }))
     }
 }

@@ -22,6 +22,7 @@ use super::signals::shutdown_signal;
 use crate::daemon::agent::{self, DaemonOptions, ExitReason, NodeRegistration};
 use crate::daemon::join::identity_copy;
 use crate::daemon::join::paths::JoinPaths;
+use crate::liveness::Liveness;
 use crate::metrics::MetricsOptions;
 use crate::systemd_notify;
 use crate::telemetry::RecentLog;
@@ -160,13 +161,16 @@ impl DaemonStartArgs {
                 signal.await;
                 stopped.cancel();
             });
-            // On the only thread of the runtime: a step that blocks it for the whole timeout is stuck.
-            systemd_notify::start_watchdog(|| std::future::ready(true));
+            // On the only thread of the runtime: a step that blocks it for the whole timeout is stuck, too.
+            let liveness = Liveness::default();
+            let alive = liveness.clone();
+            systemd_notify::start_watchdog(move || std::future::ready(alive.is_alive()));
             loop {
                 let Some(client) = self.connect(&stop).await? else {
                     return Ok(CommandOutcome::Done);
                 };
-                match agent::run(client, self.options(log.clone())?, stop.clone()).await? {
+                let options = self.options(log.clone())?;
+                match agent::run(client, options, liveness.clone(), stop.clone()).await? {
                     ExitReason::Stopped => return Ok(CommandOutcome::Done),
                     ExitReason::CertificateRenewed => {}
                 }

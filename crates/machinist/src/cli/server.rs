@@ -9,6 +9,7 @@ use machinist_core::api::config::APIServer;
 use machinist_core::api::names::{object, port};
 use machinist_core::serve::network::IpNetwork;
 use machinist_core::tls_profile;
+use machinist_hub::failure_log::FailureLog;
 use tokio_util::sync::CancellationToken;
 
 use super::CommandOutcome;
@@ -16,6 +17,7 @@ use super::connection_args::ConnectionArgs;
 use super::log_args::LogArgs;
 use super::metrics_args::MetricsSecurityArgs;
 use super::signals::shutdown_signal;
+use crate::liveness::Liveness;
 use crate::manifests;
 use crate::server::{
     self, AccessOptions, ApiAccess, EnrolmentOptions, ListenAddress, ListenOptions,
@@ -189,6 +191,8 @@ impl ListenArgs {
             metrics_listen: metrics,
             metrics_security: self.metrics_security.security(),
             metrics_registry: server::ServerMetrics::default(),
+            failures: FailureLog::default(),
+            liveness: Liveness::default(),
             tls: tls::ServerTlsSettings {
                 min_version: self.tls_min_version.clone().unwrap_or_default(),
                 cipher_suites: suites.filter(|name| !name.is_empty()).collect(),
@@ -283,7 +287,7 @@ impl ServerStartArgs {
             binary: self.listen.binary()?,
         };
         let (listen, identity) = (self.listen.listen()?, self.listen.identity());
-        let done = run_until_signal(|stop| async {
+        let done = run_until_signal(listen.liveness.clone(), |stop| async {
             let client = self.connection.long_running_client().await?;
             let ready = |_| systemd_notify::ready();
             server::start(client, options, listen, identity, ready, stop).await
@@ -356,7 +360,7 @@ impl ServerBootstrapArgs {
                 cipher_suites: installer.cipher_suites,
             };
         }
-        run_until_signal(|stop| {
+        run_until_signal(listen.liveness.clone(), |stop| {
             server::bootstrap(directory, listen, identity, |_| systemd_notify::ready(), stop)
         })
     }
@@ -388,6 +392,7 @@ fn installer_tls_settings(path: &Path) -> tls::ServerTlsSettings {
 
 /// Runs a server until a stop signal arrives.
 fn run_until_signal<F: Future<Output = Result<()>>>(
+    liveness: Liveness,
     serve: impl FnOnce(CancellationToken) -> F,
 ) -> Result<CommandOutcome> {
     raise_file_limit();
@@ -399,7 +404,7 @@ fn run_until_signal<F: Future<Output = Result<()>>>(
             signal.await;
             stopped.cancel();
         });
-        systemd_notify::start_watchdog(|| std::future::ready(true));
+        systemd_notify::start_watchdog(move || std::future::ready(liveness.is_alive()));
         serve(stop).await.context("Machine Config Server exited with error")?;
         Ok(CommandOutcome::Done)
     })

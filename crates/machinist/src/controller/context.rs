@@ -11,6 +11,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use machinist_core::drain::DrainBlocker;
 use machinist_core::rollout::guarded_patch::{PatchPreconditions, guarded_patch};
 use machinist_core::template::TemplateTree;
+use machinist_hub::failure_log::{FailureLog, FailureState};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
@@ -22,8 +23,8 @@ use super::metrics::ControllerMetrics;
 use super::render::RenderStatuses;
 use crate::kubernetes::error_text::error_text;
 use crate::kubernetes::events::{EventComponent, Recorder};
-use crate::kubernetes::failure_log::{FailureLog, FailureState};
 use crate::kubernetes::lease::Leadership;
+use crate::liveness::Liveness;
 
 /// How many writes are under way at a time.
 const MAX_CONCURRENT_WRITES: usize = 32;
@@ -41,6 +42,8 @@ pub(super) struct Context {
     pub events: Recorder,
     /// The current failures.
     pub failures: FailureLog,
+    /// Whether the loops make progress.
+    pub liveness: Liveness,
     /// The metrics.
     pub metrics: ControllerMetrics,
     /// How the last rendering of each pool went.
@@ -129,6 +132,7 @@ impl Context {
             caches: Caches::default(),
             events,
             failures,
+            liveness: options.liveness.clone(),
             metrics,
             render_statuses: watch::Sender::new(RenderStatuses::default()),
             pool_notes: watch::Sender::new(AllNotes::default()),

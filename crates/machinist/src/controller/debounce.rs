@@ -1,9 +1,15 @@
-//! Collapses bursts of changes into one pass of a loop.
+//! Collapses bursts of changes into one pass of a loop, and reports the pass to the process's [`Liveness`].
 
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use crate::liveness::{Liveness, RunningPass};
+
+/// After this long a pass is stuck. Writes have timeouts, so even a pass over thousands of machines with an API server
+/// that does not respond is over earlier.
+const PASS_LIMIT: Duration = Duration::from_secs(1800);
 
 /// Waits for changes of several sources.
 #[derive(Debug)]
@@ -14,15 +20,26 @@ pub(super) struct Debounce {
     max_wait: Duration,
     /// When the current burst ends at the latest.
     deadline: Option<Instant>,
+    /// The loop, and whose loop it is.
+    loop_name: &'static str,
+    liveness: Liveness,
+    /// The pass that began when the last wait was over.
+    pass: Option<RunningPass>,
 }
 
 impl Debounce {
     /// A burst ends when there was no change for `debounce`, and after `max_wait` at the latest.
     #[must_use]
-    pub(super) fn new(debounce: Duration, max_wait: Duration) -> Self {
+    pub(super) fn new(
+        loop_name: &'static str,
+        liveness: &Liveness,
+        debounce: Duration,
+        max_wait: Duration,
+    ) -> Self {
         // One slot is enough: it only matters that something changed.
         let (sender, receiver) = mpsc::channel(1);
-        Self { sender, receiver, debounce, max_wait, deadline: None }
+        let (liveness, pass) = (liveness.clone(), None);
+        Self { sender, receiver, debounce, max_wait, deadline: None, loop_name, liveness, pass }
     }
 
     /// Sets how long a burst may last.
@@ -45,9 +62,15 @@ impl Debounce {
         });
     }
 
-    /// Waits for the end of the next burst, or for `at_latest`. Cancel-safe: the next call continues with the burst that a
-    /// cancelled one was waiting for.
+    /// Waits for the end of the next burst, or for `at_latest`. A pass begins then, which lasts until the next call.
+    /// Cancel-safe: the next call continues with the burst that a cancelled one was waiting for.
     pub(super) async fn next(&mut self, at_latest: Option<Duration>) {
+        self.pass = None;
+        self.wait(at_latest).await;
+        self.pass = Some(self.liveness.begin(self.loop_name, PASS_LIMIT));
+    }
+
+    async fn wait(&mut self, at_latest: Option<Duration>) {
         let end = match self.deadline {
             Some(end) => end,
             None => {
@@ -79,10 +102,32 @@ impl Debounce {
 mod tests {
     use super::*;
 
+    fn debounce(liveness: &Liveness) -> Debounce {
+        Debounce::new("test", liveness, Duration::from_millis(100), Duration::from_millis(500))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_that_never_ends_is_stuck_and_a_wait_that_never_ends_is_not() {
+        let (changes, liveness) = (watch::Sender::new(0), Liveness::default());
+        let mut debounce = debounce(&liveness);
+        debounce.watch(changes.subscribe());
+        let waited = timeout(PASS_LIMIT * 2, debounce.next(None)).await;
+        assert!(waited.is_err() && liveness.is_alive());
+        changes.send_replace(1);
+        debounce.next(None).await;
+        // The pass that begins now awaits something that never comes.
+        sleep(PASS_LIMIT / 2).await;
+        assert!(liveness.is_alive());
+        sleep(PASS_LIMIT / 2).await;
+        assert!(!liveness.is_alive());
+        let _ = timeout(Duration::from_secs(1), debounce.next(None)).await;
+        assert!(liveness.is_alive());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_burst_gives_one_pass_and_a_long_one_is_cut() {
         let changes = watch::Sender::new(0);
-        let mut debounce = Debounce::new(Duration::from_millis(100), Duration::from_millis(500));
+        let mut debounce = debounce(&Liveness::default());
         debounce.watch(changes.subscribe());
         let writer = tokio::spawn(async move {
             for n in 1..100 {
@@ -104,7 +149,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cancelled_wait_loses_no_change_and_does_not_extend_the_burst() {
         let changes = watch::Sender::new(0);
-        let mut debounce = Debounce::new(Duration::from_millis(100), Duration::from_millis(500));
+        let mut debounce = debounce(&Liveness::default());
         debounce.watch(changes.subscribe());
         changes.send_replace(1);
         let start = Instant::now();

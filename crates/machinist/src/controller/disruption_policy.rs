@@ -13,9 +13,11 @@ use machinist_core::api::operator::MachineConfiguration;
 use machinist_core::disruption::policy_status;
 use serde_json::json;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
+use super::event_component;
 use crate::kubernetes::cache::{Cache, strip_managed_fields};
 use crate::kubernetes::reflectors::wait_until_ready;
 
@@ -31,16 +33,18 @@ const TASK: &str = "write the MachineConfiguration";
 /// Runs for ever.
 pub(super) async fn run(context: Context) {
     let cache: Cache<MachineConfiguration> = Cache::default();
-    let mut debounce = Debounce::new(DEBOUNCE, MAX_WAIT);
+    let mut debounce = Debounce::new("disruption policy", &context.liveness, DEBOUNCE, MAX_WAIT);
     debounce.watch(cache.subscribe());
     let mut watches = JoinSet::new();
     let api = Api::all(context.client.clone());
-    watches.spawn(cache.clone().reflect(api, watcher::Config::default(), strip_managed_fields));
+    let (all, failures) = (watcher::Config::default(), context.failures.clone());
+    watches.spawn(cache.clone().reflect(api, all, strip_managed_fields, failures));
     wait_until_ready(vec![cache.subscribe()]).await;
     let mut is_retry = true;
     loop {
         debounce.next(is_retry.then_some(RETRY_DELAY)).await;
-        is_retry = match reconcile(&context, &cache).await {
+        let span = tracing::info_span!("disruption_policy", name = object::CLUSTER);
+        is_retry = match reconcile(&context, &cache).instrument(span).await {
             Ok(()) => {
                 context.failures.succeeded(TASK, object::CLUSTER);
                 false
@@ -49,7 +53,16 @@ pub(super) async fn run(context: Context) {
             Err(error) if error.is_conflict() => false,
             Err(WriteError::NotLeading) => true,
             Err(error) => {
-                let _ = context.failures.failed(TASK, object::CLUSTER, &error.to_string());
+                match cache.get(object::CLUSTER) {
+                    Some(found) => {
+                        let component = event_component::DISRUPTION_POLICY;
+                        context.write_failed(TASK, component, found.as_ref(), &error);
+                    }
+                    // There is no object yet that an event could be about.
+                    None => {
+                        context.failures.failed(TASK, object::CLUSTER, &error.to_string());
+                    }
+                }
                 true
             }
         };

@@ -32,7 +32,12 @@ const TASK: &str = "carry out the drain request";
 
 /// Runs for ever.
 pub(super) async fn run(context: Context) {
-    let mut debounce = Debounce::new(Duration::from_millis(10), Duration::from_millis(50));
+    let mut debounce = Debounce::new(
+        "drain",
+        &context.liveness,
+        Duration::from_millis(10),
+        Duration::from_millis(50),
+    );
     debounce.watch(context.caches.nodes.subscribe());
     context.caches.wait_until_ready().await;
     let mut queue = DrainQueue {
@@ -91,7 +96,9 @@ impl DrainQueue<'_> {
             Ok(_) => {
                 if self.in_progress.insert(name.clone()) {
                     let context = self.context.clone();
-                    let span = tracing::info_span!("drain", node = name);
+                    let config = node.annotations().get(annotation::DESIRED_CONFIG);
+                    let config = config.map(String::as_str);
+                    let span = tracing::info_span!("drain", node = name, config);
                     let task = async move {
                         process_node(&context, &name).await;
                         name

@@ -74,7 +74,7 @@ async fn drain_node(
     let mut watching = JoinSet::new();
     let api: Api<Pod> = Api::all(context.client.clone());
     let here = watcher::Config::default().fields(&format!("spec.nodeName={name}"));
-    watching.spawn(pods.clone().reflect(api, here, trim_pod));
+    watching.spawn(pods.clone().reflect(api, here, trim_pod, context.failures.clone()));
     let deadline = Instant::now() + ATTEMPT_TIMEOUT;
     if timeout_at(deadline, pods.wait_until_ready()).await.is_err() {
         return EvictionOutcome::Failed("the pods of the machine cannot be watched".to_owned());

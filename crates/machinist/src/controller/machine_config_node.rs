@@ -15,6 +15,7 @@ use machinist_core::node::machine_config_node::{
 use serde_json::json;
 
 use super::context::{Context, WriteError};
+use super::event_component;
 
 /// Creates the object of a machine that has none.
 pub(super) async fn create(context: &Context, node: &Node, pool: &str) {
@@ -69,6 +70,6 @@ fn report_success(context: &Context, task: &'static str, node: &Node) {
 
 fn report_failure(context: &Context, task: &'static str, node: &Node, error: &WriteError) {
     if !error.is_conflict() && !matches!(error, WriteError::NotLeading) {
-        context.failures.failed(task, &node.name_any(), &error.to_string());
+        context.write_failed(task, event_component::NODE, node, error);
     }
 }

@@ -41,15 +41,16 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use machinist_core::template::TemplateTree;
+use machinist_hub::failure_log::FailureLog;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::kubernetes::error_text::error_text;
 use crate::kubernetes::events::Recorder;
-use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::lease::{ElectionConfig, Elector};
 use crate::kubernetes::reflectors::Reflectors;
 use crate::listen;
+use crate::liveness::Liveness;
 use crate::metrics::{MetricsEndpoint, MetricsOptions, MetricsSource, ProcessHealth, Readiness};
 use context::Context;
 use metrics::ControllerMetrics;
@@ -75,6 +76,10 @@ pub struct ControllerOptions {
     pub extra_metrics: Vec<MetricsSource>,
     /// Where machines fetch their configs, if pointer configs are wanted.
     pub user_data: Option<UserData>,
+    /// What fails in this process, the controller's failures included.
+    pub failures: FailureLog,
+    /// Whether the loops make progress.
+    pub(crate) liveness: Liveness,
     /// How the controller is, for `/readyz` and for whoever reports readiness to systemd.
     pub(crate) health: watch::Sender<ProcessHealth>,
 }
@@ -90,14 +95,15 @@ pub async fn run(
 ) -> Result<()> {
     let metrics = ControllerMetrics::default();
     let health = options.health.clone();
-    let failures = FailureLog::default();
+    let failures = options.failures.for_part();
     let mut tasks = JoinSet::new();
     if let Some(serve) = &options.metrics {
         let listener = listen::bind(serve.listen, "--metrics-listen").await?;
         let mut sources = options.extra_metrics.clone();
         sources.push(metrics.source());
-        let readiness = Readiness { health: health.subscribe(), failures: failures.subscribe() };
-        let endpoint = MetricsEndpoint { sources, health: Some(readiness) };
+        let readiness =
+            Readiness { health: health.subscribe(), failures: options.failures.clone() };
+        let endpoint = MetricsEndpoint { sources, readiness };
         endpoint.start(listener, &serve.security, Some(client.clone()), &mut tasks).await?;
     }
     let (events, writer) = Recorder::new(client.clone(), failures.clone());

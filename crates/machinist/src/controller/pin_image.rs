@@ -39,7 +39,7 @@ pub(super) async fn pin_image(
         }
         ImagePin::Resolve(tagged) => tagged,
     };
-    match tags.resolve(&tagged, RegistryAuth::from_cluster(context).await) {
+    match tags.resolve(&tagged, RegistryAuth::from_cluster(context).await, &context.failures) {
         TagResolution::Resolved(digest) => {
             set_pinned_image(new, tagged.by_digest(&digest));
             (RenderStatus::Rendered, None)
@@ -69,11 +69,12 @@ pub(super) async fn pin_image(
 async fn pin_later(context: &Context, tags: &TagResolver, rendered: &str) -> Option<Duration> {
     let made = context.caches.configs.get(rendered)?;
     let ImagePin::Resolve(tagged) = plan_pin(&made, None) else { return None };
-    let digest = match tags.resolve(&tagged, RegistryAuth::from_cluster(context).await) {
-        TagResolution::Resolved(digest) => digest,
-        TagResolution::Resolving => return Some(RETRY_DELAY),
-        TagResolution::Failed(_) => return Some(REGISTRY_RETRY_DELAY),
-    };
+    let digest =
+        match tags.resolve(&tagged, RegistryAuth::from_cluster(context).await, &context.failures) {
+            TagResolution::Resolved(digest) => digest,
+            TagResolution::Resolving => return Some(RETRY_DELAY),
+            TagResolution::Failed(_) => return Some(REGISTRY_RETRY_DELAY),
+        };
     let mut wanted = made.as_ref().clone();
     set_pinned_image(&mut wanted, tagged.by_digest(&digest));
     let api: Api<MachineConfig> = Api::all(context.client.clone());

@@ -44,7 +44,7 @@ pub(super) const VERSION: &str = concat!("machinist-", env!("CARGO_PKG_VERSION")
 /// Runs for ever.
 pub(super) async fn run(context: Context) {
     let caches = &context.caches;
-    let mut debounce = Debounce::new(DEBOUNCE, MAX_WAIT);
+    let mut debounce = Debounce::new("render", &context.liveness, DEBOUNCE, MAX_WAIT);
     debounce.watch(caches.pools.subscribe());
     debounce.watch(caches.configs.subscribe());
     debounce.watch(caches.controller_configs.subscribe());
@@ -83,9 +83,10 @@ async fn reconcile(context: &Context, tags: &TagResolver) -> Option<Duration> {
             overrides: ValidationOverrides::default(),
         };
         let name = pool.name_any();
-        let span = tracing::info_span!("render", pool = name);
+        let span = tracing::info_span!("render", pool = name, config = tracing::field::Empty);
         let status = match machinist_core::render::reconcile::reconcile(&inputs) {
             Ok(plan) => {
+                span.record("config", plan.rendered.as_str());
                 context.metrics.set_os_image_overridden(&name, plan.os_image_overridden);
                 let (status, later) = carry_out(context, tags, &pool, plan).instrument(span).await;
                 retry = earlier(retry, later);

@@ -21,13 +21,13 @@ use kube::{Api, ResourceExt as _};
 use machinist_core::api::names::object;
 use machinist_core::api::{MachineConfig, MachineConfigPool};
 use machinist_core::rollout::{referenced_configs, removable_configs};
+use machinist_hub::failure_log::FailureState;
 use tracing::Instrument as _;
 
 use super::context::{Context, WriteError};
 use super::debounce::Debounce;
 use super::event_component;
 use crate::kubernetes::error_text::error_text;
-use crate::kubernetes::failure_log::FailureState;
 
 /// The label of all Secrets that hold rendered configs.
 pub(super) const RENDERED_CONFIG_LABEL: &str = "machinist.dev/rendered-config";
@@ -49,7 +49,12 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Runs for ever.
 pub(super) async fn run(context: Context) {
     let caches = &context.caches;
-    let mut debounce = Debounce::new(Duration::from_millis(200), Duration::from_secs(2));
+    let mut debounce = Debounce::new(
+        "back up rendered configs",
+        &context.liveness,
+        Duration::from_millis(200),
+        Duration::from_secs(2),
+    );
     debounce.watch(caches.pools.subscribe());
     debounce.watch(caches.configs.subscribe());
     debounce.watch(caches.nodes.subscribe());
@@ -58,8 +63,7 @@ pub(super) async fn run(context: Context) {
     let mut is_retry = true;
     loop {
         debounce.next(is_retry.then_some(RETRY_DELAY)).await;
-        let span = tracing::info_span!("rendered_backup");
-        is_retry = !reconcile(&context, &mut reported).instrument(span).await;
+        is_retry = !reconcile(&context, &mut reported).await;
     }
 }
 
@@ -70,20 +74,24 @@ async fn reconcile(context: &Context, reported: &mut BTreeSet<String>) -> bool {
     let pools: Vec<&MachineConfigPool> = pools.iter().map(AsRef::as_ref).collect();
     let nodes: Vec<&Node> = nodes.iter().map(AsRef::as_ref).collect();
     let mut all_well = true;
+    let span = |config: &str| tracing::info_span!("rendered_backup", config);
     let is_rendered =
         |config: &&MachineConfig| config.name_any().starts_with(object::RENDERED_PREFIX);
     let rendered: Vec<&MachineConfig> =
         configs.iter().map(AsRef::as_ref).filter(is_rendered).collect();
     for name in referenced_configs(&pools, &nodes) {
         let result = match caches.configs.get(&name) {
-            Some(config) => back_up(context, &config).await.map_err(Into::into),
-            None => restore(context, &pools, &name, reported).await,
+            Some(config) => {
+                let done = back_up(context, &config).instrument(span(&name)).await;
+                done.map_err(Into::into)
+            }
+            None => restore(context, &pools, &name, reported).instrument(span(&name)).await,
         };
         all_well &= report_result(context, &name, result);
     }
     let machines = caches.machine_config_nodes.all();
     for name in removable_configs(&pools, &nodes, &machines, &rendered, MAX_UNUSED_CONFIGS) {
-        let result = remove(context, &name).await;
+        let result = remove(context, &name).instrument(span(&name)).await;
         all_well &= report_result(context, &name, result);
     }
     all_well

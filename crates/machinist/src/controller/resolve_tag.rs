@@ -16,10 +16,12 @@ use kube::{Api, Client, Config};
 use machinist_core::api::names::object;
 use machinist_core::os::credentials;
 use machinist_core::render::pin_image::{AuthChallenge, TaggedImage, is_digest};
+use machinist_hub::failure_log::FailureLog;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::context::{Context, WriteError};
+use super::event_component;
 use super::generate::DOCKER_CONFIG_KEY;
 
 /// How long a registry may take for all requests together: a pool waits for it.
@@ -73,19 +75,38 @@ async fn pull_secret(context: &Context) -> Option<Value> {
     let namespace = reference.namespace.as_deref().unwrap_or(object::CONFIG_NAMESPACE);
     let name = reference.name.as_deref().unwrap_or(object::PULL_SECRET);
     let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
-    let secret = match context.write(api.get(name)).await {
-        Ok(secret) => {
-            context.failures.succeeded(READ_PULL_SECRET, name);
-            secret
-        }
+    let parsed = match context.write(api.get(name)).await {
+        Ok(secret) => parse_pull_secret(&secret),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(WriteError::NotLeading) => return None,
         Err(error) => {
-            if !error.is_not_found() && !matches!(error, WriteError::NotLeading) {
-                context.failures.failed(READ_PULL_SECRET, name, &error.to_string());
+            // The event is on the object that names the secret, if there is one.
+            match context.caches.controller_config() {
+                Some(config) => {
+                    let component = event_component::RENDER;
+                    context.write_failed(READ_PULL_SECRET, component, config.as_ref(), &error);
+                }
+                None => drop(context.failures.failed(READ_PULL_SECRET, name, &error.to_string())),
             }
             return None;
         }
     };
-    serde_json::from_slice(&secret.data?.get(DOCKER_CONFIG_KEY)?.0).ok()
+    if let Some(config) = context.caches.controller_config() {
+        context.write_succeeded(READ_PULL_SECRET, config.as_ref());
+    }
+    context.failures.record(READ_PULL_SECRET, name, parsed).flatten()
+}
+
+/// The credentials in a pull secret; none if it has no such key.
+fn parse_pull_secret(secret: &Secret) -> Result<Option<Value>, String> {
+    let Some(data) = secret.data.as_ref().and_then(|data| data.get(DOCKER_CONFIG_KEY)) else {
+        return Ok(None);
+    };
+    // The text of the error would be a part of the secret.
+    let parsed = serde_json::from_slice(&data.0).map(Some);
+    parsed.map_err(|_| {
+        format!("{DOCKER_CONFIG_KEY} is not JSON: tags are resolved anonymously; write it again")
+    })
 }
 
 /// What is known about a tag.
@@ -107,7 +128,13 @@ pub(super) struct TagResolver {
 
 impl TagResolver {
     /// The digest of a tag, as far as it is known; starts a request if it is not.
-    pub(super) fn resolve(&self, tagged: &TaggedImage, auth: RegistryAuth) -> TagResolution {
+    pub(super) fn resolve(
+        &self,
+        tagged: &TaggedImage,
+        auth: RegistryAuth,
+        failures: &FailureLog,
+    ) -> TagResolution {
+        const TASK: &str = "resolve the tag of an OS image";
         let key = format!("{}/{}:{}", tagged.host, tagged.repository, tagged.tag);
         let mut all = self.lock();
         if let Some((known, since)) = all.get(&key) {
@@ -122,7 +149,7 @@ impl TagResolver {
         }
         all.insert(key.clone(), (TagResolution::Resolving, Instant::now()));
         drop(all);
-        let (resolver, tagged) = (self.clone(), tagged.clone());
+        let (resolver, tagged, failures) = (self.clone(), tagged.clone(), failures.clone());
         tokio::spawn(async move {
             let request = fetch_digest(&tagged, &auth);
             let known = match tokio::time::timeout(REGISTRY_TIMEOUT, request).await {
@@ -132,9 +159,10 @@ impl TagResolver {
             };
             match &known {
                 TagResolution::Failed(error) => {
-                    tracing::warn!(image = key, error, "cannot resolve the tag of an OS image");
+                    failures.failed(TASK, &key, error);
                 }
                 known => {
+                    failures.succeeded(TASK, &key);
                     tracing::info!(image = key, digest = ?known, "resolved the tag of an OS image");
                 }
             }

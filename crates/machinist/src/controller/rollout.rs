@@ -58,7 +58,7 @@ struct Requeue(Duration);
 /// Runs for ever.
 pub(super) async fn run(context: Context) {
     let caches = &context.caches;
-    let mut debounce = Debounce::new(DEBOUNCE, MAX_WAIT);
+    let mut debounce = Debounce::new("rollout", &context.liveness, DEBOUNCE, MAX_WAIT);
     debounce.watch(caches.pools.subscribe());
     debounce.watch(caches.nodes.subscribe());
     debounce.watch(caches.configs.subscribe());

@@ -1,7 +1,7 @@
 //! The status of this machine without an API server: from its disk, and from the last note of its daemon.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
 use anyhow::Result;
 use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
@@ -50,20 +50,15 @@ pub(crate) struct DaemonNote {
 }
 
 impl DaemonNote {
-    /// Writes the note. A failure is not worth stopping for.
-    pub(super) fn write(&self, root: &Path) {
+    /// Writes the note.
+    pub(super) fn write(&self, root: &Path) -> io::Result<()> {
         let path = root.join(NOTE_PATH);
         let part = path.with_extension("part");
-        let write = || {
-            if let Some(directory) = path.parent() {
-                fs::create_dir_all(directory)?;
-            }
-            fs::write(&part, versioned::to_json(NOTE_VERSION, self)?)?;
-            fs::rename(&part, &path)
-        };
-        if let Err(error) = write() {
-            tracing::debug!(%error, "cannot note what the daemon does");
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
         }
+        fs::write(&part, versioned::to_json(NOTE_VERSION, self)?)?;
+        fs::rename(&part, &path)
     }
 
     /// Removes the note of a machine that leaves.

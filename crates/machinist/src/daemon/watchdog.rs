@@ -35,6 +35,9 @@ struct WatchdogRecord {
     recoveries: u32,
     /// What it restored, for people.
     restored: Vec<String>,
+    /// The problem that it cannot solve, as it was last logged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unsolved: Option<String>,
 }
 
 impl WatchdogRecord {
@@ -44,6 +47,13 @@ impl WatchdogRecord {
         let Ok(bytes) = fs::read(path) else { return Self::default() };
         versioned::from_json(&path.display().to_string(), RECORD_VERSION, &bytes)
             .unwrap_or_default()
+    }
+
+    /// Whether a problem that the watchdog cannot solve is not in the log yet.
+    fn take_unlogged(&mut self, problem: &str) -> bool {
+        let is_new = self.unsolved.as_deref() != Some(problem);
+        self.unsolved = Some(problem.to_owned());
+        is_new
     }
 
     fn write(&self, path: &Path) -> Result<()> {
@@ -78,9 +88,14 @@ pub(crate) async fn run(root: &Path) -> Result<()> {
     let decision = watchdog_decision(&observed, last_good, record.recoveries);
     let Some(problem) = decision.problem else { return Ok(()) };
     if decision.actions.is_empty() {
-        tracing::debug!(%problem, "the daemon cannot run, and the watchdog cannot help");
+        // Every minute: once per change.
+        if record.take_unlogged(&problem.to_string()) {
+            tracing::warn!(%problem, "the daemon cannot run, and the watchdog cannot help");
+            record.write(&record_path)?;
+        }
         return Ok(());
     }
+    record.unsolved = None;
     tracing::warn!(%problem, actions = ?decision.actions, "restoring the daemon");
     // Recorded first: a crash in between must not make the number of recoveries endless.
     record.recoveries += u32::from(decision.is_recovery);
@@ -229,11 +244,23 @@ mod tests {
     }
 
     #[test]
+    fn an_unsolved_problem_is_logged_once_per_change_by_all_runs_together() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("watchdog.json");
+        for (problem, expected) in [("a", true), ("a", false), ("b", true), ("b", false)] {
+            let mut record = WatchdogRecord::read(&path);
+            assert_eq!(record.take_unlogged(problem), expected, "{problem}");
+            record.write(&path).unwrap();
+        }
+    }
+
+    #[test]
     fn a_record_that_cannot_be_read_is_ignored() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("watchdog.json");
         assert_eq!(WatchdogRecord::read(&path), WatchdogRecord::default());
-        let record = WatchdogRecord { recoveries: 2, restored: vec!["unit".to_owned()] };
+        let mut record = WatchdogRecord { recoveries: 2, ..WatchdogRecord::default() };
+        record.restored.push("unit".to_owned());
         record.write(&path).unwrap();
         assert_eq!(WatchdogRecord::read(&path), record);
         for text in ["", "{", r#"{"version":99,"recoveries":3}"#, r#"{"recoveries":-1}"#] {

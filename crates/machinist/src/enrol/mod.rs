@@ -20,6 +20,7 @@ use machinist_core::serve::enrol::{
     CA_FILE, DONE_FILE, EnrolInstructions, INSTRUCTIONS_FILE, TOKEN_FILE,
 };
 use machinist_core::serve::first_boot;
+use machinist_hub::failure_log::FailureLog;
 
 use disk::EnrolRoot;
 use key::MachineKey;
@@ -31,6 +32,9 @@ const RETRY_DELAY: Duration = Duration::from_secs(2);
 const PATHS_PER_COMMAND: usize = 500;
 /// The longest delay that a server may request, in seconds.
 const MAX_RETRY_AFTER: u64 = 60;
+
+/// The task under which failed requests are reported.
+const TASK: &str = "reach the machine config server";
 
 /// The result of an enrolment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +120,7 @@ async fn fetch_sealed(
     let index = instructions.etcd_index.map(|index| format!("?etcd_index={index}"));
     let sealed = format!("/sealed/{pool}{}", index.unwrap_or_default());
     let enrol = format!("/enrol/{pool}?name={}", percent_encode(name));
-    let mut has_reported = false;
+    let (mut has_reported, failures) = (false, FailureLog::default());
     loop {
         let enrolled = client.post(&enrol, token, key.csr()).await;
         let response = match enrolled {
@@ -136,15 +140,17 @@ async fn fetch_sealed(
                     ));
                     has_reported = true;
                 }
+                failures.succeeded(TASK, "");
                 Duration::from_secs(response.retry_after.unwrap_or(1).min(MAX_RETRY_AFTER))
             }
             Ok(response) if response.status >= 500 => {
-                tracing::warn!(status = response.status, "the server is not ready, retrying");
+                let status = response.status;
+                failures.failed(TASK, "", &format!("it is not ready: it responds with {status}"));
                 RETRY_DELAY
             }
             Ok(response) => return Ok(Err(refusal_message(response.status, pool))),
             Err(error) => {
-                tracing::warn!(error = format!("{error:#}"), "cannot reach the server, retrying");
+                failures.failed(TASK, "", &format!("{error:#}"));
                 RETRY_DELAY
             }
         };

@@ -13,12 +13,12 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
+use machinist_hub::failure_log::FailureLog;
 use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::error_text::{error_text, refusal_code};
-use super::failure_log::FailureLog;
 
 /// The longest wait after a failed watch.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
@@ -92,13 +92,20 @@ impl<K> Cache<K>
 where
     K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Keeps the cache current for ever. `trim` drops the fields that nobody reads.
-    pub(crate) async fn reflect(self, api: Api<K>, config: watcher::Config, trim: fn(&mut K)) {
-        self.reflect_reporting(api, config, trim, Served::Required, FailureLog::default()).await;
+    /// Keeps the cache current for ever. `trim` drops the fields that nobody reads; a watch that fails is reported to
+    /// the log of the process.
+    pub(crate) async fn reflect(
+        self,
+        api: Api<K>,
+        config: watcher::Config,
+        trim: fn(&mut K),
+        failures: FailureLog,
+    ) {
+        self.reflect_served(api, config, trim, Served::Required, failures).await;
     }
 
-    /// Like [`Self::reflect`], with failures reported to the log of the process.
-    pub(super) async fn reflect_reporting(
+    /// Like [`Self::reflect`], for a kind that may not be served.
+    pub(super) async fn reflect_served(
         self,
         api: Api<K>,
         config: watcher::Config,
@@ -106,12 +113,12 @@ where
         served: Served,
         failures: FailureLog,
     ) {
-        const TASK: &str = "list and watch";
         let kind = K::kind(&());
         // A process may have several caches of one kind.
         let selector = config.field_selector.as_deref().or(config.label_selector.as_deref());
         let object = [Some(api.resource_url().trim_end_matches('?')), selector];
         let object = object.into_iter().flatten().collect::<Vec<_>>().join(" ");
+        let report = WatchReport { failures, object };
         let mut stream = std::pin::pin!(watcher::watcher(api.clone(), config.clone()));
         let mut listed = BTreeMap::new();
         let mut attempts = 0u32;
@@ -122,7 +129,7 @@ where
                     // Init only says that a list is about to be requested.
                     if !matches!(event, Event::Init) {
                         attempts = 0;
-                        failures.succeeded(TASK, &object);
+                        report.succeeded();
                     }
                     self.handle_event(event, &mut listed, trim);
                     continue;
@@ -141,14 +148,14 @@ where
                     tracing::info!(%kind, "the API server does not serve this kind");
                     self.notify();
                 }
-                failures.succeeded(TASK, &object);
+                report.succeeded();
                 tokio::time::sleep(not_served_backoff).await;
                 not_served_backoff = (not_served_backoff * 2).min(MAX_NOT_SERVED_BACKOFF);
                 continue;
             }
             attempts += 1;
             if attempts >= REPORTED_AFTER {
-                failures.failed(TASK, &object, &error_text(&error));
+                report.failed(&error);
             }
             let pause = Duration::from_millis(100 * u64::from(attempts.min(20)));
             tokio::time::sleep(pause.min(MAX_BACKOFF)).await;
@@ -272,6 +279,30 @@ where
     pub(crate) fn get(&self, name: &str) -> Option<Arc<K>> {
         let objects = self.inner.objects.read();
         objects.by_name.get(name).cloned()
+    }
+}
+
+/// How a watch reports. Its failure ends with it: a watch that nobody needs any more does not fail.
+struct WatchReport {
+    failures: FailureLog,
+    object: String,
+}
+
+impl WatchReport {
+    const TASK: &str = "list and watch";
+
+    fn succeeded(&self) {
+        self.failures.succeeded(Self::TASK, &self.object);
+    }
+
+    fn failed(&self, error: &watcher::Error) {
+        self.failures.failed(Self::TASK, &self.object, &error_text(error));
+    }
+}
+
+impl Drop for WatchReport {
+    fn drop(&mut self) {
+        self.failures.forget(Self::TASK, &self.object);
     }
 }
 
@@ -424,7 +455,7 @@ mod tests {
         });
         let client = kube::Client::new(server, "default");
         let (cache, failures) = (Cache::<Node>::default(), FailureLog::default());
-        tokio::spawn(cache.clone().reflect_reporting(
+        tokio::spawn(cache.clone().reflect_served(
             Api::all(client),
             watcher::Config::default(),
             keep,

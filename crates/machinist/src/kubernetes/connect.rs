@@ -32,9 +32,9 @@ const USER_AGENT: http::HeaderValue =
 /// The address of the API server of this process, for its log.
 static SERVER: OnceLock<String> = OnceLock::new();
 
-/// The address of the API server that this long-running process has connected to first.
-pub(super) fn server_address() -> Option<&'static str> {
-    SERVER.get().map(String::as_str)
+/// The address of the API server that this long-running process has connected to first; empty before that.
+pub(crate) fn server_address() -> &'static str {
+    SERVER.get().map_or("", String::as_str)
 }
 
 /// How the user names the API server.

@@ -10,13 +10,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use machinist_core::node::excerpt;
+use machinist_hub::failure_log::FailureLog;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::error_text::error_text;
 use super::event_budget::EventBudgets;
-use super::failure_log::FailureLog;
 
 /// The namespace of events about objects that are in no namespace.
 const NAMESPACE: &str = "default";

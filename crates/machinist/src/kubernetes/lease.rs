@@ -12,10 +12,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use machinist_hub::failure_log::FailureLog;
 use tokio::sync::watch;
 
 use super::error_text::error_text;
-use super::failure_log::FailureLog;
 
 /// The task under which failures are reported.
 const TASK: &str = "hold the Lease";

@@ -13,7 +13,6 @@
 //! | [`apply`] | client-side apply: the patch that brings an object to its manifest |
 //! | `cache` | all objects of one kind in memory, kept current by one watch |
 //! | `reflectors` | starts the watches of a set of caches |
-//! | `failure_log` | the current failures of a process, each logged once |
 //! | `error_text` | errors of the API server for people |
 //! | `events` | records Kubernetes Events |
 //! | [`lease`] | leader election with a Lease |
@@ -25,7 +24,6 @@ pub mod discovery;
 pub(crate) mod error_text;
 mod event_budget;
 pub(crate) mod events;
-pub(crate) mod failure_log;
 pub mod lease;
 pub(crate) mod reflectors;
 pub mod request;

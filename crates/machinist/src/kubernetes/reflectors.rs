@@ -7,12 +7,12 @@ use std::fmt;
 
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
+use machinist_hub::failure_log::FailureLog;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::cache::{Cache, Served, strip_managed_fields};
-use super::failure_log::FailureLog;
 
 /// Starts watches; they end with the tasks.
 pub(crate) struct Reflectors<'a> {
@@ -60,7 +60,7 @@ impl<'a> Reflectors<'a> {
         served: Served,
     ) {
         let failures = self.failures.clone();
-        self.tasks.spawn(cache.clone().reflect_reporting(api, config, trim, served, failures));
+        self.tasks.spawn(cache.clone().reflect_served(api, config, trim, served, failures));
     }
 }
 

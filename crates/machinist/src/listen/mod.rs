@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use machinist_hub::failure_log::FailureLog;
 use rustix::net::sockopt::set_ipv6_v6only;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -41,13 +42,27 @@ fn bind_any(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// The next connection. A failed accept, for example without a free file descriptor, is repeated after a pause.
-pub(crate) async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+pub(crate) async fn accept(
+    listener: &TcpListener,
+    failures: &FailureLog,
+) -> (TcpStream, SocketAddr) {
+    const TASK: &str = "accept a connection";
+    let port = || {
+        let port = listener.local_addr().map_or(0, |address| address.port());
+        format!("port {port}")
+    };
+    let mut has_failed = false;
     loop {
         match listener.accept().await {
-            Ok(accepted) => return accepted,
+            Ok(accepted) => {
+                if has_failed {
+                    failures.succeeded(TASK, &port());
+                }
+                return accepted;
+            }
             Err(error) => {
-                let port = listener.local_addr().map_or(0, |address| address.port());
-                tracing::warn!(%error, port, "cannot accept a connection");
+                has_failed = true;
+                failures.failed(TASK, &port(), &error.to_string());
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use http::StatusCode;
 use kube::Client;
 use machinist_core::metrics_access::ListenerProtection;
+use machinist_hub::failure_log::FailureLog;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -30,6 +31,8 @@ pub(crate) enum ProcessHealth {
     Standby,
     /// It leads, and its caches are filled.
     Leading,
+    /// It does its work; only one process of its kind is needed.
+    Ready,
 }
 
 impl ProcessHealth {
@@ -38,17 +41,18 @@ impl ProcessHealth {
             Self::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting"),
             Self::Standby => (StatusCode::OK, "standing by"),
             Self::Leading => (StatusCode::OK, "leading"),
+            Self::Ready => (StatusCode::OK, "ok"),
         }
     }
 }
 
 /// What a process serves.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct MetricsEndpoint {
     /// Its metrics.
     pub(crate) sources: Vec<MetricsSource>,
-    /// Whether it is ready; without this a process is ready as soon as it listens.
-    pub(crate) health: Option<Readiness>,
+    /// Whether it is ready, and what fails.
+    pub(crate) readiness: Readiness,
 }
 
 /// What `/readyz` reports.
@@ -56,23 +60,28 @@ pub(crate) struct MetricsEndpoint {
 pub(crate) struct Readiness {
     /// Whether the process leads.
     pub(crate) health: watch::Receiver<ProcessHealth>,
-    /// What fails right now, a line each.
-    pub(crate) failures: watch::Receiver<Vec<String>>,
+    /// What fails right now.
+    pub(crate) failures: FailureLog,
 }
 
 impl Readiness {
+    /// A process that is ready as soon as it listens, whatever fails.
+    pub(crate) fn always(failures: FailureLog) -> Self {
+        Self { health: watch::channel(ProcessHealth::Ready).1, failures }
+    }
+
     /// Failures make a process unready only while it starts. A leader that cannot write one object still does the rest of
     /// its work, and a standby that could not do one thing would still be better than no leader. They name objects of the
     /// cluster: without `details` only their number is shown.
     pub(super) fn response(&self, details: bool) -> (StatusCode, String) {
         let health = *self.health.borrow();
         let (status, text) = health.status();
-        let failures = self.failures.borrow();
+        let failures = self.failures.lines();
         if failures.is_empty() {
             return (status, text.to_owned());
         }
         let status = match health {
-            ProcessHealth::Leading | ProcessHealth::Standby => status,
+            ProcessHealth::Leading | ProcessHealth::Standby | ProcessHealth::Ready => status,
             ProcessHealth::Starting => StatusCode::SERVICE_UNAVAILABLE,
         };
         let failing = match details {
@@ -87,7 +96,8 @@ impl MetricsEndpoint {
     /// Serves until it is dropped, for a process whose work must not depend on its metrics: what fails is logged and
     /// retried.
     pub(crate) async fn serve_with_retries(self, options: MetricsOptions, client: Client) {
-        let mut reported = None;
+        const TASK: &str = "serve metrics";
+        let failures = self.readiness.failures.clone();
         loop {
             let mut tasks = JoinSet::new();
             let started = async {
@@ -95,15 +105,8 @@ impl MetricsEndpoint {
                 let client = Some(client.clone());
                 self.clone().start(listener, &options.security, client, &mut tasks).await
             };
-            match started.await {
-                Ok(()) => while tasks.join_next().await.is_some() {},
-                Err(error) => {
-                    let error = format!("{error:#}");
-                    if reported.as_ref() != Some(&error) {
-                        tracing::warn!(error, retry_in = ?RETRY_INTERVAL, "cannot serve metrics");
-                        reported = Some(error);
-                    }
-                }
+            if failures.record(TASK, "", started.await).is_some() {
+                while tasks.join_next().await.is_some() {}
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
@@ -124,8 +127,9 @@ impl MetricsEndpoint {
         let protection = security.protection(address, client.is_some())?;
         let (mut acceptor, mut reviewer) = (None, None);
         if protection == ListenerProtection::Authenticated {
-            acceptor = Some(security.acceptor(tasks).await?);
-            reviewer = client.map(TokenReviewer::new);
+            let failures = &self.readiness.failures;
+            acceptor = Some(security.acceptor(tasks, failures).await?);
+            reviewer = client.map(|client| TokenReviewer::new(client, failures.clone()));
         }
         let scheme = if acceptor.is_some() { "https" } else { "http" };
         tracing::info!(%address, scheme, "serving /metrics, /healthz and /readyz");
@@ -149,10 +153,10 @@ mod tests {
     #[test]
     fn failures_are_named_and_keep_a_starting_process_from_becoming_ready() {
         let (health, failures) =
-            (watch::Sender::new(ProcessHealth::Standby), watch::Sender::new(Vec::new()));
-        let readiness = Readiness { health: health.subscribe(), failures: failures.subscribe() };
+            (watch::Sender::new(ProcessHealth::Standby), FailureLog::default());
+        let readiness = Readiness { health: health.subscribe(), failures: failures.clone() };
         assert_eq!(readiness.response(true), (StatusCode::OK, "standing by".to_owned()));
-        failures.send_replace(vec!["list nodes: forbidden".to_owned()]);
+        failures.failed("list nodes", "", "forbidden");
         let text = "standing by; failing:\nlist nodes: forbidden\n".to_owned();
         assert_eq!(readiness.response(true), (StatusCode::OK, text));
         let (status, text) = readiness.response(false);
@@ -163,5 +167,7 @@ mod tests {
         health.send_replace(ProcessHealth::Leading);
         assert_eq!(readiness.response(true).0, StatusCode::OK);
         assert!(readiness.response(true).1.starts_with("leading; failing:"));
+        let always = Readiness::always(failures).response(true);
+        assert_eq!(always, (StatusCode::OK, "ok; failing:\nlist nodes: forbidden\n".to_owned()));
     }
 }

@@ -69,10 +69,7 @@ impl MetricsHandler {
             }
             MetricsPage::Healthz => text(StatusCode::OK, "ok".to_owned()),
             MetricsPage::Readyz { details } => {
-                let (status, body) = match &self.endpoint.health {
-                    Some(health) => health.response(details),
-                    None => (StatusCode::OK, "ok".to_owned()),
-                };
+                let (status, body) = self.endpoint.readiness.response(details);
                 text(status, body)
             }
         }

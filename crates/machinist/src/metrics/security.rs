@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use machinist_core::metrics_access::{ListenerProtection, ProtectionFlags, protection};
+use machinist_hub::failure_log::FailureLog;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -63,7 +64,11 @@ impl MetricsSecurity {
     }
 
     /// Accepts TLS connections; follows the files of the certificate until the tasks end.
-    pub(super) async fn acceptor(&self, tasks: &mut JoinSet<()>) -> Result<TlsAcceptor> {
+    pub(super) async fn acceptor(
+        &self,
+        tasks: &mut JoinSet<()>,
+        failures: &FailureLog,
+    ) -> Result<TlsAcceptor> {
         let certificate = match &self.certificate {
             MetricsCertificate::SelfSigned => ServingCertificate::self_signed(SELF_SIGNED_NAME)?,
             MetricsCertificate::Shared(certificate) => certificate.clone(),
@@ -72,9 +77,9 @@ impl MetricsSecurity {
                 let pair = serving_certificate::read(files).await.context(context)?;
                 let certificate = ServingCertificate::new(&pair).context(context)?;
                 let current = certificate.clone();
-                let watch =
-                    serving_certificate::watch_files(files.clone(), current, FILE_POLL_INTERVAL);
-                tasks.spawn(watch);
+                let (files, failures) = (files.clone(), failures.clone());
+                let interval = FILE_POLL_INTERVAL;
+                tasks.spawn(serving_certificate::watch_files(files, current, interval, failures));
                 certificate
             }
         };

@@ -41,7 +41,8 @@ pub(super) async fn run(
     let mut open = JoinSet::new();
     loop {
         while open.try_join_next().is_some() {}
-        let (stream, address) = listen::accept(&listener).await;
+        let (stream, address) =
+            listen::accept(&listener, &handler.endpoint.readiness.failures).await;
         let Some(guard) = connections.admit(address.ip()) else {
             tracing::debug!(%address, "too many connections for metrics");
             continue;

@@ -10,6 +10,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::post;
 use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair};
+use machinist_hub::failure_log::FailureLog;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
@@ -72,6 +73,11 @@ impl FakeApiServer {
     }
 }
 
+/// The endpoint of a process that is always ready.
+fn always_ready(sources: Vec<MetricsSource>) -> MetricsEndpoint {
+    MetricsEndpoint { sources, readiness: Readiness::always(FailureLog::default()) }
+}
+
 /// A running endpoint.
 struct TestEndpoint {
     address: SocketAddr,
@@ -98,7 +104,7 @@ impl TestEndpoint {
         let address = listener.local_addr().unwrap();
         let mut tasks = JoinSet::new();
         let source = MetricsSource::new(|text| text.push_str("a_metric 1\n"));
-        let endpoint = MetricsEndpoint { sources: vec![source], health: None };
+        let endpoint = always_ready(vec![source]);
         endpoint.start(listener, &security, client, &mut tasks).await.unwrap();
         let connector = security.secure.then(|| connector(&root));
         Self { address, connector, _tasks: tasks }
@@ -258,7 +264,7 @@ async fn a_loopback_address_is_open_and_others_need_an_api_server() {
     assert!(status == 200 && text.contains("text/plain") && text.contains("a_metric 1"), "{text}");
     assert_eq!(endpoint.get("/other", "").await.0, 404);
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let endpoint = MetricsEndpoint::default();
+    let endpoint = always_ready(Vec::new());
     let security = MetricsSecurity::default();
     let error = endpoint.start(listener, &security, None, &mut JoinSet::new()).await.unwrap_err();
     assert!(error.to_string().contains("--metrics-insecure"), "{error}");
@@ -277,7 +283,7 @@ async fn the_files_of_a_certificate_must_be_readable() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = Some(FakeApiServer::default().client());
         let mut tasks = JoinSet::new();
-        MetricsEndpoint::default().start(listener, &security, client, &mut tasks).await
+        always_ready(Vec::new()).start(listener, &security, client, &mut tasks).await
     };
     let error = format!("{:#}", start().await.unwrap_err());
     assert!(error.contains("--metrics-tls-cert") && error.contains("tls.crt"), "{error}");

@@ -17,20 +17,22 @@ use kube::{Api, Client};
 use machinist_core::metrics_access::review_budget::ReviewBudget;
 use machinist_core::metrics_access::review_cache::{CachedReview, ReviewCache, TokenHash};
 use machinist_core::metrics_access::{METRICS_PATH, ReviewResult};
+use machinist_hub::failure_log::FailureLog;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::time::timeout;
 
 /// How long both reviews of a token may take. Prometheus waits 10 seconds for a scrape by default.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
+/// The task under which failures are reported.
+const TASK: &str = "verify a token for /metrics";
 
 /// Verifies tokens with one API server.
 pub(super) struct TokenReviewer {
     client: Client,
     cache: Mutex<ReviewCache>,
     budget: Mutex<ReviewBudget>,
-    /// The failure that was logged last.
-    failure: Mutex<Option<String>>,
+    failures: FailureLog,
     /// The zero of all times in the cache.
     started: Instant,
 }
@@ -42,12 +44,12 @@ impl fmt::Debug for TokenReviewer {
 }
 
 impl TokenReviewer {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client, failures: FailureLog) -> Self {
         Self {
             client,
             cache: Mutex::default(),
             budget: Mutex::default(),
-            failure: Mutex::default(),
+            failures,
             started: Instant::now(),
         }
     }
@@ -67,16 +69,7 @@ impl TokenReviewer {
         }
         let reviewed = timeout(REVIEW_TIMEOUT, self.ask(token)).await;
         let reviewed = reviewed.unwrap_or_else(|_| Err(anyhow!("the API server does not answer")));
-        let result = match reviewed {
-            Ok(result) => {
-                self.log_recovery();
-                result
-            }
-            Err(error) => {
-                self.log_failure(format!("{error:#}"));
-                ReviewResult::Failed
-            }
-        };
+        let result = self.failures.record(TASK, "", reviewed).unwrap_or(ReviewResult::Failed);
         self.cache.lock().insert(hash, result.clone(), self.started.elapsed());
         result
     }
@@ -118,20 +111,6 @@ impl TokenReviewer {
         let status = review.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated.unwrap_or_default());
         Ok(user.filter(|user| user.username.as_ref().is_some_and(|name| !name.is_empty())))
-    }
-
-    fn log_failure(&self, error: String) {
-        let mut failure = self.failure.lock();
-        if failure.as_ref() != Some(&error) {
-            tracing::warn!(error, "cannot verify a token for /metrics");
-            *failure = Some(error);
-        }
-    }
-
-    fn log_recovery(&self) {
-        if self.failure.lock().take().is_some() {
-            tracing::info!("tokens for /metrics can be verified again");
-        }
     }
 }
 

@@ -13,12 +13,12 @@ use machinist_core::api::operator::MachineConfiguration;
 use machinist_core::api::{ControllerConfig, MachineConfigPool};
 use machinist_core::operator::component_order::{ComponentStatus, OperatorComponent};
 use machinist_core::operator::controller_config::ClusterFacts;
+use machinist_hub::failure_log::FailureLog;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::kubernetes::cache::{Cache, strip_managed_fields};
-use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::reflectors::{Reflectors, changes_of};
 use crate::kubernetes::request::{ACCEPT_METADATA, ApiClient, status_code};
 

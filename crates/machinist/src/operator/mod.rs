@@ -20,12 +20,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
+use machinist_hub::failure_log::FailureLog;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use crate::kubernetes::events::Recorder;
-use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::lease::{ElectionConfig, Elector};
 use crate::kubernetes::reflectors::{merge_changes, wait_until_ready};
 use crate::kubernetes::request::ApiClient;
@@ -84,8 +84,8 @@ pub async fn run(
     let mut tasks = JoinSet::new();
     if let Some(serve) = &options.metrics {
         let listener = listen::bind(serve.listen, "--metrics-listen").await?;
-        let readiness = Readiness { health: health.subscribe(), failures: failures.subscribe() };
-        let endpoint = MetricsEndpoint { sources: vec![metrics.source()], health: Some(readiness) };
+        let readiness = Readiness { health: health.subscribe(), failures: failures.clone() };
+        let endpoint = MetricsEndpoint { sources: vec![metrics.source()], readiness };
         endpoint.start(listener, &serve.security, Some(client.clone()), &mut tasks).await?;
     }
     let (events, writer) = Recorder::new(client.clone(), failures.clone());

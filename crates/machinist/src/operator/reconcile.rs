@@ -16,6 +16,7 @@ use machinist_core::operator::settings::OperatorSettings;
 use machinist_core::operator::{
     self as core, ManagementState, events::OperatorEvent, repair_report,
 };
+use machinist_hub::failure_log::{FailureLog, FailureState};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
@@ -25,7 +26,6 @@ use super::report::MACHINE_CONFIGURATIONS_PATH;
 use super::write::ApplyWriter;
 use super::{OperatorOptions, bootstrap_token, certificates};
 use crate::kubernetes::events::Recorder;
-use crate::kubernetes::failure_log::{FailureLog, FailureState};
 
 /// The tasks under which failures are reported.
 const RECONCILE: &str = "reconcile";

@@ -19,11 +19,13 @@ use machinist_core::serve::enrol::{
     EnrolmentStep, PendingRequest, PendingRequests, SECRET_PREFIX, SECRET_TYPE,
 };
 use machinist_hub::auth::certificates::{CertificateAuthority, PemKeyPair, SigningRequest};
+use machinist_hub::failure_log::FailureLog;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::kubernetes::cache::Cache;
+use crate::kubernetes::error_text::error_text;
 
 /// A machine fetches the sealed part at once, so its certificate can be short-lived.
 const CERTIFICATE_LIFETIME_SECONDS: i64 = 3600;
@@ -99,12 +101,14 @@ impl EnrolmentRegistrar {
         client: Client,
         namespace: &str,
         tasks: &mut JoinSet<()>,
+        failures: FailureLog,
     ) -> Result<Self> {
         let api: Api<Secret> = Api::namespaced(client, namespace);
         let authority = authority(&api).await.context("cannot load the CA for enrolments")?;
         let known = Cache::default();
         let config = watcher::Config::default().labels(ENROLMENT_LABEL);
-        tasks.spawn(known.clone().reflect(api.clone(), config, |_| {}));
+        let reflect = known.clone().reflect(api.clone(), config, |_| {}, failures.clone());
+        tasks.spawn(reflect);
         known.wait_until_ready().await;
         let secrets = EnrolmentSecrets {
             api,
@@ -112,7 +116,7 @@ impl EnrolmentRegistrar {
             cache: known,
             pending_lock: Arc::default(),
         };
-        tasks.spawn(secrets.clone().remove_expired());
+        tasks.spawn(secrets.clone().remove_expired(failures));
         Ok(Self { ca: authority, store: EnrolmentStore::Api(Box::new(secrets)) })
     }
 
@@ -285,12 +289,14 @@ impl EnrolmentSecrets {
     }
 
     /// Removes requests that nobody approved in time.
-    async fn remove_expired(self) {
+    async fn remove_expired(self, failures: FailureLog) {
+        const TASK: &str = "remove expired enrolments";
         loop {
             tokio::time::sleep(EXPIRY_INTERVAL).await;
             for request in self.pending(Timestamp::now().as_second()).expired {
-                if let Err(error) = self.remove(&request).await {
-                    tracing::warn!(%error, id = request.id, "cannot remove an expired enrolment");
+                let removed = self.remove(&request).await;
+                let removed = removed.map_err(|error| error_text(&error));
+                if failures.record(TASK, "", removed).is_none() {
                     break;
                 }
             }

@@ -9,6 +9,7 @@ use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use machinist_hub::failure_log::FailureLog;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -56,6 +57,7 @@ pub(super) async fn run(
     acceptor: Option<TlsAcceptor>,
     routes: Arc<Routes>,
     limits: ConnectionLimits,
+    failures: FailureLog,
     stop: CancellationToken,
 ) {
     let connections = Connections::new(limits);
@@ -63,7 +65,7 @@ pub(super) async fn run(
     loop {
         let (stream, address) = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = crate::listen::accept(&listener) => accepted,
+            accepted = crate::listen::accept(&listener, &failures) => accepted,
         };
         let Some(place) = connections.admit(address.ip()) else {
             tracing::debug!(%address, "too many connections");
@@ -185,7 +187,8 @@ mod tests {
         let access = AccessControl::new(AccessOptions::default(), None);
         let routes = Routes::new(source, access, 404, ServerMetrics::default(), None);
         let stop = CancellationToken::new();
-        tokio::spawn(run(listener, None, Arc::new(routes), limits, stop.clone()));
+        let failures = FailureLog::default();
+        tokio::spawn(run(listener, None, Arc::new(routes), limits, failures, stop.clone()));
         (address, stop)
     }
 

@@ -36,12 +36,15 @@ use anyhow::{Context as _, Result};
 use kube::Client;
 use machinist_core::serve::enrol::SealingConfig;
 use machinist_core::serve::seal::AnnotatedPaths;
+use machinist_hub::failure_log::FailureLog;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::listen::connections::ConnectionLimits;
-use crate::metrics::{MetricsEndpoint, MetricsSecurity};
+use crate::liveness::Liveness;
+use crate::metrics::{MetricsEndpoint, MetricsSecurity, ProcessHealth, Readiness};
 use crate::serving_certificate::{self, CertificateFiles, ServingCertificate};
 use access::AccessControl;
 pub use access::AccessOptions;
@@ -71,6 +74,10 @@ pub struct ListenOptions {
     pub metrics_security: MetricsSecurity,
     /// The metrics, which the caller may also serve elsewhere.
     pub metrics_registry: ServerMetrics,
+    /// What fails in this process, the server's failures included.
+    pub failures: FailureLog,
+    /// Whether the loops make progress.
+    pub(crate) liveness: Liveness,
     /// TLS versions and cipher suites.
     pub tls: tls::ServerTlsSettings,
     /// The HTTP status for an unknown pool.
@@ -157,7 +164,8 @@ pub struct ListenAddresses {
     pub insecure: Option<SocketAddr>,
 }
 
-/// Serves from the API server until `stop`. It listens, and calls `ready`, when all objects are in the caches.
+/// Serves from the API server until `stop`. It listens, and calls `ready`, when all objects are in the caches; metrics and
+/// health are served from the start.
 ///
 /// # Errors
 /// It cannot start: an address is in use, or a certificate cannot be read.
@@ -171,22 +179,27 @@ pub async fn start(
 ) -> Result<()> {
     let mut tasks = JoinSet::new();
     let metrics = listen.metrics_registry.clone();
-    let metrics_client = client.clone();
+    let health = watch::Sender::new(ProcessHealth::Starting);
+    serve_metrics(&listen, Some(client.clone()), &health, &mut tasks).await?;
+    let failures = listen.failures.clone();
     let certificate = certificate(&identity).await?;
     let prepare = async {
         let (mut tokens, mut registrar) = (None, None);
         if listen.access.require_token || options.enrolment.is_some() {
             let namespace = options.access_namespace.as_str();
-            let api_tokens = ApiTokens::start_watch(client.clone(), namespace, &mut tasks).await;
+            let (client, failures) = (client.clone(), failures.clone());
+            let api_tokens = ApiTokens::start_watch(client, namespace, &mut tasks, failures).await;
             tokens = Some(TokenStore::Api(Box::new(api_tokens)));
         }
         if options.enrolment.is_some() {
             let (client, namespace) = (client.clone(), options.access_namespace.as_str());
-            registrar = Some(EnrolmentRegistrar::with_api(client, namespace, &mut tasks).await?);
+            let failures = failures.clone();
+            let loaded = EnrolmentRegistrar::with_api(client, namespace, &mut tasks, failures);
+            registrar = Some(loaded.await?);
         }
         let binary = options.binary.clone();
         let state = ServerState::new(client, options);
-        state.start(&mut tasks, metrics.clone()).await;
+        state.start(&mut tasks, metrics.clone(), failures, &listen.liveness).await;
         anyhow::Ok((state, tokens, registrar, binary))
     };
     let (state, tokens, registrar, binary) = tokio::select! {
@@ -198,8 +211,11 @@ pub async fn start(
         (ConfigSource::Api(Box::new(state)), AccessControl::new(listen.access.clone(), tokens));
     let routes = Routes::new(source, access, listen.unknown_pool_status, metrics, registrar);
     let routes = routes.with_binary(binary);
-    let client = Some(metrics_client);
-    serve(routes, listen, client, identity, (certificate, acceptor), ready, stop).await
+    let ready = |listening| {
+        health.send_replace(ProcessHealth::Ready);
+        ready(listening);
+    };
+    serve(routes, listen, identity, (certificate, acceptor), None, ready, stop).await
 }
 
 /// Serves from a directory until `stop`.
@@ -224,7 +240,8 @@ pub async fn bootstrap(
     let access = AccessControl::new(listen.access.clone(), Some(tokens));
     let routes = Routes::new(source, access, listen.unknown_pool_status, metrics, registrar);
     let routes = routes.with_binary(binary);
-    serve(routes, listen, None, identity, (certificate, acceptor), ready, stop).await
+    let health = watch::Sender::new(ProcessHealth::Ready);
+    serve(routes, listen, identity, (certificate, acceptor), Some(health), ready, stop).await
 }
 
 /// The certificate at the start.
@@ -247,12 +264,26 @@ fn acceptor(
     listen.tls.acceptor(certificate, registrar.map(EnrolmentRegistrar::ca_pem))
 }
 
+/// Serves metrics and health until the tasks end.
+async fn serve_metrics(
+    listen: &ListenOptions,
+    client: Option<Client>,
+    health: &watch::Sender<ProcessHealth>,
+    tasks: &mut JoinSet<()>,
+) -> Result<()> {
+    let Some(address) = &listen.metrics_listen else { return Ok(()) };
+    let listener = sockets::listen(address, "--metrics-listen").await?;
+    let readiness = Readiness { health: health.subscribe(), failures: listen.failures.clone() };
+    let endpoint = MetricsEndpoint { sources: vec![listen.metrics_registry.source()], readiness };
+    endpoint.start(listener, &listen.metrics_security, client, tasks).await
+}
+
 async fn serve(
     routes: Routes,
     listen: ListenOptions,
-    client: Option<Client>,
     identity: ServingIdentity,
     (certificate, acceptor): (ServingCertificate, TlsAcceptor),
+    metrics_health: Option<watch::Sender<ProcessHealth>>,
     ready: impl FnOnce(ListenAddresses),
     stop: CancellationToken,
 ) -> Result<()> {
@@ -266,23 +297,23 @@ async fn serve(
     if let Some(address) = &listen.secure {
         let listener = sockets::listen(address, "--secure-port").await?;
         listening.secure = Some(listener.local_addr()?);
-        let (routes, stop) = (Arc::clone(&routes), stop.clone());
-        serving.spawn(listen::run(listener, Some(acceptor), routes, limits, stop));
+        let (routes, failures) = (Arc::clone(&routes), listen.failures.clone());
+        let stop = stop.clone();
+        serving.spawn(listen::run(listener, Some(acceptor), routes, limits, failures, stop));
     }
     if let Some(address) = &listen.insecure {
         let listener = sockets::listen(address, "--insecure-port").await?;
         listening.insecure = Some(listener.local_addr()?);
-        serving.spawn(listen::run(listener, None, Arc::clone(&routes), limits, stop.clone()));
+        let (routes, failures) = (Arc::clone(&routes), listen.failures.clone());
+        serving.spawn(listen::run(listener, None, routes, limits, failures, stop.clone()));
     }
-    if let Some(address) = &listen.metrics_listen {
-        let listener = sockets::listen(address, "--metrics-listen").await?;
-        let endpoint =
-            MetricsEndpoint { sources: vec![listen.metrics_registry.source()], health: None };
-        endpoint.start(listener, &listen.metrics_security, client, &mut background).await?;
+    // None if metrics are served already.
+    if let Some(health) = &metrics_health {
+        serve_metrics(&listen, None, health, &mut background).await?;
     }
     if let ServingIdentity::Files(files) = identity {
-        let watch = serving_certificate::watch_files(files, certificate, FILE_POLL_INTERVAL);
-        background.spawn(watch);
+        let (interval, failures) = (FILE_POLL_INTERVAL, listen.failures.clone());
+        background.spawn(serving_certificate::watch_files(files, certificate, interval, failures));
     }
     ready(listening);
     while serving.join_next().await.is_some() {}

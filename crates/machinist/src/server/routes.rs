@@ -17,6 +17,7 @@ use machinist_core::serve::{
     ConfigHalf, ConfigRequest, ServeError, ServerRoute, etcd_index, route, served_version,
 };
 use machinist_hub::auth::certificates::ClientCertificate;
+use tracing::Instrument as _;
 
 use super::access::AccessControl;
 use super::binary::ServedBinary;
@@ -90,6 +91,13 @@ impl Routes {
 
     /// Handles a request.
     pub(super) async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> HttpResponse {
+        // The line of each response has these fields, too; a span adds them to everything else that is logged.
+        let span =
+            tracing::info_span!("request", peer = %peer.address, pool = tracing::field::Empty);
+        self.handle_in_span(request, peer).instrument(span).await
+    }
+
+    async fn handle_in_span(&self, request: Request<Incoming>, peer: &Peer) -> HttpResponse {
         let (head, body) = request.into_parts();
         let (method, path, query) = (head.method.as_str(), head.uri.path(), head.uri.query());
         let sealed = self.registrar.as_ref().and_then(|_| sealed_route(method, path));
@@ -126,6 +134,8 @@ impl Routes {
         peer: &Peer,
         part: &'static str,
     ) -> HttpResponse {
+        let shown: String = pool.chars().take(100).collect();
+        tracing::Span::current().record("pool", shown);
         let start = Instant::now();
         let mut entry = AccessLogEntry { pool: pool.to_owned(), part, ..AccessLogEntry::default() };
         let outcome = match part {

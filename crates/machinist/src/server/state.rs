@@ -18,23 +18,28 @@ use machinist_core::serve::seal::AnnotatedPaths;
 use machinist_core::serve::{
     ConfigHalf, ConfigRequest, ServeError, ServeMode, kubeconfig, select_config,
 };
+use machinist_hub::failure_log::FailureLog;
 use parking_lot::RwLock;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::image_registry::ImageRegistryNames;
 use super::metrics::ServerMetrics;
 use super::responses::{PoolResponses, ResponseInputs, ServeResult};
 use super::{ApiAccess, FILE_POLL_INTERVAL, ServerOptions};
 use crate::kubernetes::cache::{Cache, strip_managed_fields};
-use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::reflectors::{
     AnyCache, Reflectors, changes_of, merge_changes, wait_until_ready,
 };
+use crate::liveness::Liveness;
 
 /// The ConfigMap with the CA of the API server.
 const KUBECONFIG_DATA: &str = "kubeconfig-data";
 /// How long to wait for kinds that an API server may not serve.
 const OPTIONAL_KIND_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// After this long a rebuild is stuck: it reads a few files, and asks the API server for the names of its registry.
+const REBUILD_LIMIT: Duration = Duration::from_secs(600);
 
 type PoolTable = BTreeMap<String, ServeResult<Arc<PoolResponses>>>;
 
@@ -89,8 +94,14 @@ impl ServerState {
     }
 
     /// Starts the watches and returns when all caches are filled. The watches end with the tasks.
-    pub(super) async fn start(&self, tasks: &mut JoinSet<()>, metrics: ServerMetrics) {
-        let mut reflectors = Reflectors::new(self.client.clone(), FailureLog::default(), tasks);
+    pub(super) async fn start(
+        &self,
+        tasks: &mut JoinSet<()>,
+        metrics: ServerMetrics,
+        failures: FailureLog,
+        liveness: &Liveness,
+    ) {
+        let mut reflectors = Reflectors::new(self.client.clone(), failures, tasks);
         reflectors.watch_all(&self.pools);
         reflectors.watch_all(&self.configs);
         reflectors.watch_all(&self.controller_configs);
@@ -106,11 +117,11 @@ impl ServerState {
         let optional = wait_until_ready(changes_of(&[&self.os_configs, &self.os_builds]));
         let _ = tokio::time::timeout(OPTIONAL_KIND_TIMEOUT, optional).await;
         self.rebuild(&metrics).await;
-        tasks.spawn(self.clone().run(metrics));
+        tasks.spawn(self.clone().run(metrics, liveness.clone()));
     }
 
     /// Rebuilds the responses after each change.
-    async fn run(self, metrics: ServerMetrics) {
+    async fn run(self, metrics: ServerMetrics, liveness: Liveness) {
         let mut changes = merge_changes(changes_of(&[
             &self.pools,
             &self.configs,
@@ -122,7 +133,9 @@ impl ServerState {
         loop {
             // Files have no watch, so they are read again even if no object changes.
             let _ = tokio::time::timeout(FILE_POLL_INTERVAL, changes.changed()).await;
-            self.rebuild(&metrics).await;
+            let pass = liveness.begin("rebuild responses", REBUILD_LIMIT);
+            self.rebuild(&metrics).instrument(tracing::info_span!("rebuild")).await;
+            drop(pass);
         }
     }
 

@@ -12,6 +12,7 @@ use machinist_core::serve::ServeError;
 use machinist_core::serve::provisioning_token::{
     ProvisioningToken, SECRET_PREFIX, TOKEN_LABEL, USES,
 };
+use machinist_hub::failure_log::FailureLog;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -68,11 +69,12 @@ impl ApiTokens {
         client: Client,
         namespace: &str,
         tasks: &mut JoinSet<()>,
+        failures: FailureLog,
     ) -> Self {
         let api: Api<Secret> = Api::namespaced(client, namespace);
         let known = Cache::default();
         let config = watcher::Config::default().labels(TOKEN_LABEL);
-        tasks.spawn(known.clone().reflect(api.clone(), config, |_| {}));
+        tasks.spawn(known.clone().reflect(api.clone(), config, |_| {}, failures));
         known.wait_until_ready().await;
         Self { api, namespace: namespace.to_owned(), cache: known }
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use machinist_hub::failure_log::FailureLog;
 
 use super::{CertificateFiles, PemPair, ServingCertificate};
 
@@ -16,27 +17,28 @@ pub(crate) async fn read(files: &CertificateFiles) -> Result<PemPair> {
     Ok(PemPair { certificate: read(&files.certificate).await?, key: read(&files.key).await? })
 }
 
-/// Checks the files periodically. While only one of the two is replaced, the old pair stays in use.
+/// Checks the files periodically. The old pair stays in use while only one of the two is replaced, and for as long as the
+/// new one cannot be used; that is reported.
 pub(crate) async fn watch_files(
     files: CertificateFiles,
     current: ServingCertificate,
     interval: Duration,
+    failures: FailureLog,
 ) {
+    const TASK: &str = "replace the serving certificate";
     let mut known = read(&files).await.ok();
-    let certificate = files.certificate.display();
+    let certificate = files.certificate.display().to_string();
     loop {
         tokio::time::sleep(interval).await;
-        let Ok(pair) = read(&files).await else { continue };
-        if known.as_ref() == Some(&pair) {
-            continue;
-        }
-        match current.replace(&pair) {
-            Ok(()) => tracing::info!(file = %certificate, "serving certificate replaced"),
-            Err(error) => {
-                let error = format!("{error:#}");
-                tracing::warn!(file = %certificate, error, "cannot use the new serving certificate");
+        let replaced = read(&files).await.and_then(|pair| {
+            if known.as_ref() == Some(&pair) {
+                return Ok(());
             }
-        }
-        known = Some(pair);
+            current.replace(&pair)?;
+            tracing::info!(file = certificate, "serving certificate replaced");
+            known = Some(pair);
+            Ok(())
+        });
+        failures.record(TASK, &certificate, replaced);
     }
 }

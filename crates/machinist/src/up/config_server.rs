@@ -9,6 +9,7 @@ use machinist_hub::auth::{CONTROLLER_GROUP, UserInfo};
 use tokio_util::sync::CancellationToken;
 
 use super::{UpConfig, initial_objects};
+use crate::liveness::Liveness;
 use crate::metrics::MetricsSecurity;
 use crate::server::{
     self, AccessOptions, ApiAccess, EnrolmentOptions, ListenAddress, ListenAddresses,
@@ -24,7 +25,7 @@ pub(super) async fn start(
     address: SocketAddr,
     authority: &str,
     certificate: &ServingCertificate,
-    metrics: &server::ServerMetrics,
+    (metrics, liveness): (&server::ServerMetrics, &Liveness),
     stop: &CancellationToken,
 ) -> Result<(ListenAddresses, tokio::task::JoinHandle<Result<()>>)> {
     let user = UserInfo::new("machinist:server", [CONTROLLER_GROUP.to_owned()]);
@@ -56,6 +57,8 @@ pub(super) async fn start(
         metrics_listen: None,
         metrics_security: MetricsSecurity::default(),
         metrics_registry: metrics.clone(),
+        failures: hub.failures().clone(),
+        liveness: liveness.clone(),
         tls: tls::ServerTlsSettings::default(),
         unknown_pool_status: 404,
         access: AccessOptions {

@@ -32,6 +32,9 @@ const MIN_FREE_BYTES: u64 = 64 << 20;
 /// How much larger a backup may be than the objects in it.
 const SIZE_FACTOR_PERCENT: u64 = 110;
 
+/// The task under which a failed backup is reported.
+const TASK: &str = "take the daily backup";
+
 /// How a hub is backed up.
 #[derive(Debug, Clone)]
 pub struct DailyBackupConfig {
@@ -53,8 +56,7 @@ pub(super) async fn run(
     metrics: BackupMetrics,
     stop: CancellationToken,
 ) {
-    let mut backups =
-        DailyBackups { hub, data, config, metrics, last_failure: None, reported: None };
+    let mut backups = DailyBackups { hub, data, config, metrics, last_failure: None };
     loop {
         let wait = backups.run_once(now_seconds()).await;
         tokio::select! {
@@ -70,8 +72,6 @@ struct DailyBackups {
     config: DailyBackupConfig,
     metrics: BackupMetrics,
     last_failure: Option<i64>,
-    /// The failure that was logged: the same one is not logged again.
-    reported: Option<String>,
 }
 
 impl DailyBackups {
@@ -82,15 +82,16 @@ impl DailyBackups {
             Err(error) => {
                 self.last_failure = Some(now);
                 self.metrics.failed();
-                let text = format!("{error:#}");
-                if self.reported.as_ref() != Some(&text) {
-                    let directory = self.config.directory.display();
-                    tracing::warn!(error = text, %directory, "the daily backup failed");
-                    self.reported = Some(text);
-                }
+                // Tried again after an hour.
+                let failures = self.hub.failures().lasting();
+                failures.failed(TASK, &self.directory(), &format!("{error:#}"));
                 MAX_SLEEP
             }
         }
+    }
+
+    fn directory(&self) -> String {
+        self.config.directory.display().to_string()
     }
 
     async fn back_up_if_due(&mut self, now: i64) -> Result<Duration> {
@@ -116,7 +117,8 @@ impl DailyBackups {
         let new = ExistingBackup { name: name.context("the clock is wrong")?, time: now };
         remove_partial(directory)?;
         let written = self.write(&directory.join(&new.name)).await?;
-        (self.last_failure, self.reported) = (None, None);
+        self.last_failure = None;
+        self.hub.failures().succeeded(TASK, &self.directory());
         self.metrics.succeeded(now);
         let unreadable = written.verified.contents.unreadable.len();
         let (objects, bytes) = (written.verified.contents.objects, written.bytes);

@@ -16,7 +16,8 @@ use super::initial_objects;
 use crate::controller::{self, ControllerOptions, UserData};
 use crate::kubernetes::lease::ElectionConfig;
 use crate::listen;
-use crate::metrics::{MetricsEndpoint, MetricsOptions, MetricsSource};
+use crate::liveness::Liveness;
+use crate::metrics::{MetricsEndpoint, MetricsOptions, MetricsSource, Readiness};
 
 /// Runs the embedded controller. It calls the hub without a socket. Its identity in the lease never changes, so that
 /// after a crash it leads again at once.
@@ -26,6 +27,7 @@ pub(super) async fn run(
     user_data: Option<UserData>,
     metrics: Option<MetricsOptions>,
     extra_metrics: Vec<MetricsSource>,
+    liveness: Liveness,
     stop: CancellationToken,
 ) {
     let user = UserInfo::new("machinist:controller", [CONTROLLER_GROUP.to_owned()]);
@@ -44,6 +46,8 @@ pub(super) async fn run(
         metrics,
         extra_metrics,
         user_data,
+        failures: hub.failures().clone(),
+        liveness,
         health: watch::Sender::default(),
     };
     if let Err(error) = controller::run(client, options, stop.cancelled_owned()).await {
@@ -62,7 +66,8 @@ pub(super) async fn serve_metrics_only(
     if let Some(serve) = metrics {
         let user = UserInfo::new("machinist:controller", [CONTROLLER_GROUP.to_owned()]);
         let client = kube::Client::new(hub.router_as(user), "default");
-        let endpoint = MetricsEndpoint { sources, health: None };
+        let failures = hub.failures().clone();
+        let endpoint = MetricsEndpoint { sources, readiness: Readiness::always(failures) };
         let started = async {
             let listener = listen::bind(serve.listen, "--metrics-listen").await?;
             endpoint.start(listener, &serve.security, Some(client), &mut tasks).await

@@ -26,6 +26,7 @@ use machinist_core::template::TemplateTree;
 use machinist_core::user_data::secret;
 use machinist_hub::audit::AuditLog;
 use machinist_hub::auth::certificates::CertificateAuthority;
+use machinist_hub::failure_log::FailureLog;
 use machinist_hub::server::{HubServer, HubServingCertificate};
 use machinist_hub::store::{self, Store};
 use machinist_hub::{Hub, HubConfig, machines_with_certificates};
@@ -39,6 +40,7 @@ use crate::backup::restore;
 use crate::controller::{EndpointFiles, UserData};
 use crate::data_dir::DataDirectory;
 use crate::listen;
+use crate::liveness::Liveness;
 use crate::metrics::{MetricsCertificate, MetricsOptions, MetricsSource};
 use crate::server::{ListenAddresses, ServerMetrics};
 use crate::serving_certificate::ServingCertificate;
@@ -125,14 +127,18 @@ impl UpConfig {
 }
 
 /// The target of pointer configs, if the server listens with TLS.
-fn user_data(config: &UpConfig, listening: ListenAddresses) -> Result<Option<UserData>> {
+fn user_data(
+    config: &UpConfig,
+    listening: ListenAddresses,
+    failures: FailureLog,
+) -> Result<Option<UserData>> {
     let Some(address) = listening.secure else { return Ok(None) };
     let files = EndpointFiles {
         url: config.api_url(address),
         ca: Some(config.directory.ca()),
         token: config.server_token_file.clone(),
     };
-    let endpoint = files.watch()?;
+    let endpoint = files.watch(failures)?;
     Ok(Some(UserData { namespace: secret::NAMESPACE.to_owned(), endpoint }))
 }
 
@@ -149,6 +155,8 @@ pub struct RunningSystem {
     config_server: Option<tokio::task::JoinHandle<Result<()>>>,
     config_server_certificate: ServingCertificate,
     daily_backup: Option<tokio::task::JoinHandle<()>>,
+    /// Whether the loops of the controller and the server make progress.
+    liveness: Liveness,
     stopping: CancellationToken,
     terminate: Signal,
     interrupt: Signal,
@@ -162,13 +170,15 @@ pub struct RunningSystem {
 
 /// What the hub serves, and who signs for it.
 fn hub_config(config: &UpConfig, ca: CertificateAuthority) -> Result<HubConfig> {
-    let audit = config.directory.audit();
+    let (audit, failures) = (config.directory.audit(), FailureLog::default());
     Ok(HubConfig {
         crds: initial_objects::crd_objects()?,
         rules: initial_objects::machine_rules(),
         namespaces: initial_objects::namespaces(),
         audit: AuditLog::to_file(&audit)
-            .with_context(|| format!("cannot write {}", audit.display()))?,
+            .with_context(|| format!("cannot write {}", audit.display()))?
+            .reporting_to(failures.clone()),
+        failures,
         ca: Some(ca),
         hidden_from_viewers: initial_objects::hidden_from_viewers(),
         viewer_redactions: initial_objects::viewer_redactions(),
@@ -211,6 +221,7 @@ impl RunningSystem {
         }
         let certificate = HubServingCertificate::new(&pki.server)?;
         let server = HubServer::new(&certificate, &pki.ca.certificate)?;
+        let server = server.reporting_to(hub.failures().clone());
         let server = tokio::spawn(server.run(listener, hub.router(), hub.cancellation_token()));
         kubeconfig::write(&config.directory, address, &pki)?;
         let stopping = CancellationToken::new();
@@ -219,7 +230,7 @@ impl RunningSystem {
         let serves_configs =
             config.server_listen.is_some() || config.server_insecure_listen.is_some();
         let (mut listening, mut config_server) = (ListenAddresses::default(), None);
-        let metrics = ServerMetrics::default();
+        let (metrics, liveness) = (ServerMetrics::default(), Liveness::default());
         if serves_configs {
             let (authority, certificate) = (&pki.ca.certificate, &config_server_certificate);
             let started = config_server::start(
@@ -228,13 +239,13 @@ impl RunningSystem {
                 address,
                 authority,
                 certificate,
-                &metrics,
+                (&metrics, &liveness),
                 &stopping,
             )
             .await?;
             (listening, config_server) = (started.0, Some(started.1));
         }
-        let user_data = user_data(&config, listening)?;
+        let user_data = user_data(&config, listening, hub.failures().clone())?;
         let metrics_options = config.metrics.clone().map(|mut serve| {
             if matches!(serve.security.certificate, MetricsCertificate::SelfSigned) {
                 // Clients that trust the hub's CA can then verify this endpoint, too.
@@ -269,6 +280,7 @@ impl RunningSystem {
                 user_data,
                 serve,
                 extra_metrics,
+                liveness.clone(),
                 stop,
             ))
         };
@@ -283,6 +295,7 @@ impl RunningSystem {
             config_server,
             config_server_certificate,
             daily_backup,
+            liveness,
             stopping,
             terminate,
             interrupt,
@@ -311,27 +324,27 @@ impl RunningSystem {
                 _ = self.terminate.recv() => return Ok(()),
                 _ = self.interrupt.recv() => return Ok(()),
                 _ = tick.tick() => {
-                    if let Err(error) = self.renew_certificates() {
-                        tracing::warn!(error = format!("{error:#}"), "cannot renew certificates");
-                    }
+                    let renewed = self.renew_certificates();
+                    self.hub.failures().record("renew certificates", "", renewed);
                 }
             }
         }
     }
 
-    /// Reports readiness, since the API is served, and feeds the watchdog while the store can be read and the API is
-    /// served. It does not wait for the controller: a hub whose controller has trouble still has to answer.
+    /// Reports readiness, since the API is served, and feeds the watchdog while the store can be read, the API is served
+    /// and no loop is stuck. Readiness does not wait for the controller: a hub whose controller has trouble still has to answer.
     fn notify_systemd(&self) {
         systemd_notify::ready();
         let (store, server) = (self.store.clone(), self.server.abort_handle());
-        let stopping = self.stopping.clone();
+        let (stopping, liveness) = (self.stopping.clone(), self.liveness.clone());
         systemd_notify::start_watchdog(move || {
             let store = store.clone();
             // While the hub stops, the API ends before the process does.
             let is_served = !server.is_finished() || stopping.is_cancelled();
+            let is_alive = liveness.is_alive();
             async move {
                 let read = tokio::task::spawn_blocking(move || drop(store.list("", None, Some(1))));
-                read.await.is_ok() && is_served
+                read.await.is_ok() && is_served && is_alive
             }
         });
     }

@@ -63,6 +63,7 @@ pub(crate) const CORE: Table = &[
 #[rustfmt::skip] // one module a line
 pub(crate) const HUB: Table = &[
     // Formats and helpers that know no Kubernetes object.
+    ("failure_log", ""),
     ("held_body", ""),
     ("hex", ""),
     ("json_path", ""),
@@ -71,9 +72,9 @@ pub(crate) const HUB: Table = &[
     ("object_limits", ""),
     ("random", ""),
     ("write_order", ""),
-    ("store", "hex"),
+    ("store", "failure_log hex"),
     ("auth", "hex name_validation random"),
-    ("audit", "auth"),
+    ("audit", "auth failure_log"),
     ("machines", "auth store"),
     // Objects and requests, as pure functions.
     ("built_in", "kind_registry"),
@@ -101,7 +102,7 @@ pub(crate) const HUB: Table = &[
     ("quotas", "auth kind_registry object status store"),
     ("stored_bytes", "auth status store"),
     // The hub: store, kinds and state that its parts share.
-    ("hub", "admission audit auth body kind_registry metrics object quotas rbac request_shares store stored_bytes unreadable_entries write_order"),
+    ("hub", "admission audit auth body failure_log kind_registry metrics object quotas rbac request_shares store stored_bytes unreadable_entries write_order"),
     // Background loops and the request handlers.
     ("backup_stream", "audit auth hub"),
     ("sweep", "hub store"),
@@ -113,8 +114,8 @@ pub(crate) const HUB: Table = &[
     ("role_aggregation", "hub object object_limits rbac store"),
     ("router", "admission audit auth body deletion discovery event_conversion field_management hex hub kind_registry machines metrics name_validation object object_limits openapi patch random rbac request request_shares schema selector status store strategy table unreadable_entries websocket"),
     // What starts a hub, and the port it is served on.
-    ("startup", "admission audit auth body built_in csr_ttl event_ttl garbage_collector hub kind_registry metrics node_liveness object object_limits quotas rbac request_shares role_aggregation signer store stored_bytes unreadable_entries write_order"),
-    ("server", "auth held_body router"),
+    ("startup", "admission audit auth body built_in csr_ttl event_ttl failure_log garbage_collector hub kind_registry metrics node_liveness object object_limits quotas rbac request_shares role_aggregation signer store stored_bytes unreadable_entries write_order"),
+    ("server", "auth failure_log held_body router"),
 ];
 
 #[rustfmt::skip] // one module a line
@@ -125,6 +126,7 @@ pub(crate) const MACHINIST: Table = &[
     ("data_dir", "durable_file"),
     ("listen", ""),
     ("machine_report", ""),
+    ("liveness", ""),
     ("manifests", ""),
     ("random", ""),
     ("serving_certificate", ""),
@@ -134,16 +136,16 @@ pub(crate) const MACHINIST: Table = &[
     ("kubernetes", "data_dir"),
     ("metrics", "listen serving_certificate"),
     // Processes: they do not know each other.
-    ("controller", "kubernetes listen metrics"),
-    ("daemon", "durable_file fault_injection kubernetes machine_report manifests metrics systemd_notify telemetry"),
+    ("controller", "kubernetes listen liveness metrics"),
+    ("daemon", "durable_file fault_injection kubernetes liveness machine_report manifests metrics systemd_notify telemetry"),
     ("enrol", "fault_injection"),
     ("operator", "kubernetes listen metrics"),
-    ("server", "durable_file kubernetes listen manifests metrics serving_certificate"),
+    ("server", "durable_file kubernetes listen liveness manifests metrics serving_certificate"),
     // Work of a single command.
     ("bootstrap", "durable_file"),
     ("must_gather", "kubernetes"),
     ("backup", "data_dir durable_file"),
     // Everything in one process, and the command line.
-    ("up", "backup controller data_dir durable_file kubernetes listen metrics server serving_certificate systemd_notify"),
-    ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes machine_report manifests metrics must_gather operator random server serving_certificate systemd_notify telemetry up"),
+    ("up", "backup controller data_dir durable_file kubernetes listen liveness metrics server serving_certificate systemd_notify"),
+    ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes liveness machine_report manifests metrics must_gather operator random server serving_certificate systemd_notify telemetry up"),
 ];

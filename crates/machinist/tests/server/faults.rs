@@ -59,7 +59,7 @@ fn tls_and_a_new_certificate_without_a_restart() {
     assert_ne!(first, second);
     // An invalid certificate leaves the old one in use.
     site.write("tls.crt", "junk");
-    server.wait_for("cannot use the new serving certificate");
+    server.wait_for("a task fails and is retried");
     assert_eq!(request(&site, &server, &TlsClient::default()).unwrap(), (second, 200));
 }
 

@@ -74,9 +74,9 @@ fn taken_for_granted(api_server: &ApiServer) {
     }
     let text = kubectl(api_server, &["cluster-info"]);
     assert!(text.contains("control plane") && text.contains("is running at"), "{text}");
-    let foo = "apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: x}\n";
-    let foo = manifest(api_server, "foo.yaml", foo);
-    let output = api_server.kubectl(&["apply", "-f", &foo]).unwrap();
+    let unknown = "apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: x}\n";
+    let unknown = manifest(api_server, "unknown.yaml", unknown);
+    let output = api_server.kubectl(&["apply", "-f", &unknown]).unwrap();
     let expected = "no matches for kind \"Foo\" in version \"example.com/v1\"\nensure CRDs are installed first";
     assert!(output.stderr.contains(expected), "{output:?}");
 }

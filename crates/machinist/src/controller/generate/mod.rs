@@ -47,7 +47,7 @@ pub(super) type AllNotes = BTreeMap<String, PoolNotes>;
 /// Runs for ever.
 pub(super) async fn run(context: Context) {
     let caches = &context.caches;
-    let mut debounce = Debounce::new(DEBOUNCE, MAX_WAIT);
+    let mut debounce = Debounce::new("generate", &context.liveness, DEBOUNCE, MAX_WAIT);
     debounce.watch(caches.pools.subscribe());
     debounce.watch(caches.configs.subscribe());
     debounce.watch(caches.controller_configs.subscribe());

@@ -10,6 +10,7 @@ use kube::runtime::watcher;
 use machinist_core::api::ControllerConfig;
 use machinist_core::api::names::object;
 use machinist_core::template::{AUTH_SECRET, PASSWORD_KEY, with_internal_registry};
+use machinist_hub::failure_log::FailureLog;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -98,7 +99,7 @@ impl SecretCaches {
         let key = (namespace.to_owned(), name.to_owned());
         let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
         if !self.watched.contains_key(&key) {
-            self.start_watch(key.clone(), api.clone());
+            self.start_watch(key.clone(), api.clone(), context.failures.clone());
         }
         if let Some(followed) = self.watched.get(&key)
             && *followed.cache.subscribe().borrow() > 0
@@ -111,10 +112,11 @@ impl SecretCaches {
         context.write(api.get(name)).await.map(Arc::new).map_err(|error| error.to_string())
     }
 
-    fn start_watch(&mut self, key: (String, String), api: Api<Secret>) {
+    fn start_watch(&mut self, key: (String, String), api: Api<Secret>, failures: FailureLog) {
         let cache: Cache<Secret> = Cache::default();
         let this = watcher::Config::default().fields(&format!("metadata.name={}", key.1));
-        let reflecting = self.watches.spawn(cache.clone().reflect(api, this, strip_managed_fields));
+        let reflect = cache.clone().reflect(api, this, strip_managed_fields, failures);
+        let reflecting = self.watches.spawn(reflect);
         let (mut changes, sender) = (cache.subscribe(), self.changes.clone());
         let forwarding = self.watches.spawn(async move {
             while changes.changed().await.is_ok() {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use machinist_core::user_data::ServerEndpoint;
+use machinist_hub::failure_log::FailureLog;
 use tokio::sync::watch;
 
-use crate::kubernetes::failure_log::FailureLog;
 use crate::kubernetes::reflectors::publish;
 
 /// How often the files are read again.
@@ -50,9 +50,8 @@ impl EndpointFiles {
     ///
     /// # Errors
     /// The files cannot be read now.
-    pub fn watch(self) -> Result<watch::Receiver<ServerEndpoint>> {
+    pub fn watch(self, failures: FailureLog) -> Result<watch::Receiver<ServerEndpoint>> {
         const TASK: &str = "read the files of the machine config server";
-        let failures = FailureLog::default();
         let (sender, receiver) = watch::channel(self.read()?);
         tokio::spawn(async move {
             loop {

@@ -52,7 +52,7 @@ pub(super) async fn run(context: Context, user_data: UserData) {
     reflectors.watch(&secrets, api.clone(), config, strip_managed_fields);
     context.caches.pools.wait_until_ready().await;
     secrets.wait_until_ready().await;
-    let mut debounce = Debounce::new(DEBOUNCE, MAX_WAIT);
+    let mut debounce = Debounce::new("user data", &context.liveness, DEBOUNCE, MAX_WAIT);
     debounce.watch(context.caches.pools.subscribe());
     debounce.watch(secrets.subscribe());
     debounce.watch(user_data.endpoint.clone());
@@ -61,8 +61,7 @@ pub(super) async fn run(context: Context, user_data: UserData) {
         debounce.next(retry).await;
         let pass = UserDataPass { context: &context, api: &api, secrets: &secrets };
         let endpoint = user_data.endpoint.borrow().clone();
-        let reconcile = pass.reconcile(&user_data.namespace, &endpoint);
-        let all_well = reconcile.instrument(tracing::info_span!("user_data")).await;
+        let all_well = pass.reconcile(&user_data.namespace, &endpoint).await;
         retry = (!all_well).then_some(RETRY_DELAY);
     }
 }
@@ -80,12 +79,15 @@ impl UserDataPass<'_> {
         let mut all_well = true;
         for pool in &pools {
             if pool.metadata.deletion_timestamp.is_none() {
-                all_well &= self.ensure_secret(namespace, endpoint, pool).await;
+                let span = tracing::info_span!("user_data", pool = pool.name_any());
+                let ensured = self.ensure_secret(namespace, endpoint, pool);
+                all_well &= ensured.instrument(span).await;
             }
         }
         for secret in self.secrets.all() {
             if secret::is_orphan(&secret, pools.iter().map(AsRef::as_ref)) {
-                all_well &= self.remove_secret(&secret).await;
+                let span = tracing::info_span!("user_data", secret = secret.name_any());
+                all_well &= self.remove_secret(&secret).instrument(span).await;
             }
         }
         all_well

@@ -12,6 +12,7 @@ use machinist_core::api::ControllerConfig;
 use machinist_core::api::names::object::CONTROLLER_CONFIG;
 use machinist_core::certificates::{desired_files, resource_version, synced_annotations, trim};
 use machinist_core::daemon::annotations;
+use machinist_hub::failure_log::FailureLog;
 use tokio::sync::watch;
 
 use super::Agent;
@@ -33,9 +34,10 @@ pub(super) struct ClusterCertificates {
 
 impl ClusterCertificates {
     /// Returns the certificates and the task that watches the ControllerConfig.
-    pub(super) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
+    pub(super) fn new(client: Client, failures: FailureLog) -> (Self, impl Future<Output = ()>) {
         let cache = Cache::default();
-        (Self { cache: cache.clone(), on_disk: None }, watch_controller_config(client, cache))
+        let watch = watch_controller_config(client, cache.clone(), failures);
+        (Self { cache, on_disk: None }, watch)
     }
 
     /// Notifies about changes of the ControllerConfig.
@@ -45,27 +47,40 @@ impl ClusterCertificates {
 }
 
 /// Watches the ControllerConfig, once it exists and the machine may read it.
-async fn watch_controller_config(client: Client, cache: Cache<ControllerConfig>) {
+async fn watch_controller_config(
+    client: Client,
+    cache: Cache<ControllerConfig>,
+    failures: FailureLog,
+) {
+    const TASK: &str = "read the ControllerConfig";
     let api: Api<ControllerConfig> = Api::all(client);
     let selector = format!("metadata.name={CONTROLLER_CONFIG}");
     let mut is_reported = false;
     loop {
         let params = ListParams::default().fields(&selector).limit(1);
         let pause = match with_timeout(api.list_metadata(&params)).await {
-            Ok(_) => break,
+            Ok(_) => {
+                failures.succeeded(TASK, "");
+                break;
+            }
             Err(error) if has_status_code(&error, 403) || has_status_code(&error, 404) => {
                 if !is_reported {
                     let error = format_args!("{error:#}");
                     tracing::info!(%error, "no ControllerConfig: certificates are not managed");
                 }
                 is_reported = true;
+                // An API server without one is no failure.
+                failures.succeeded(TASK, "");
                 UNAVAILABLE_RETRY_DELAY
             }
-            Err(_) => TIMEOUT_RETRY_DELAY,
+            Err(error) => {
+                failures.failed(TASK, "", &format!("{error:#}"));
+                TIMEOUT_RETRY_DELAY
+            }
         };
         tokio::time::sleep(pause).await;
     }
-    cache.reflect(api, watcher::Config::default().fields(&selector), trim).await;
+    cache.reflect(api, watcher::Config::default().fields(&selector), trim, failures).await;
 }
 
 impl Agent {

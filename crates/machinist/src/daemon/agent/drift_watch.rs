@@ -18,7 +18,7 @@ use machinist_core::node::NodeView;
 
 use super::super::drift::{DriftWatcher, HealReport, WriterProcess, heal, reference, suspect_unit};
 use super::super::systemd::Systemd;
-use super::{Agent, RetryLater};
+use super::{Agent, RetryLater, STATE_TASK};
 
 /// How often drift is healed before the daemon does something else: paths may drift one after the other.
 const MAX_HEALS: usize = 5;
@@ -139,10 +139,8 @@ impl Agent {
         self.reporter.write_status(&node, reports::degraded(&self.own_node.name, &reason));
         let desired = NodeView(&node).desired_config();
         let failed = annotations::failed(state::DEGRADED, &reason, desired, &self.drifted);
-        if let Err(error) = self.own_node.annotate(failed).await {
-            let error = format_args!("{error:#}");
-            tracing::warn!(%error, "cannot report drift on the Node");
-        }
+        let written = self.own_node.annotate(failed).await;
+        self.failures.record(STATE_TASK, &self.own_node.name, written);
     }
 
     /// Compares the disk with a config, and heals differences if the policy says so.
@@ -342,6 +340,12 @@ impl Agent {
         Ok((findings, not_healed))
     }
 
+    /// Reports what went wrong in an attempt to heal; nothing did if it is empty.
+    fn report_while_healing(&self, task: &'static str, problem: String) {
+        let outcome = if problem.is_empty() { Ok(()) } else { Err(problem) };
+        self.failures.record(task, "", outcome);
+    }
+
     /// Heals drift, except for some paths.
     async fn heal_drift(
         &mut self,
@@ -358,17 +362,14 @@ impl Agent {
         for change in &healed.changes {
             tracing::info!(action = change.action.name(), path = change.path, "healed drift");
         }
-        for note in &healed.notes {
-            tracing::warn!(note, "healing left something out");
-        }
+        let left_out = healed.notes.join("; ");
+        self.report_while_healing("heal drift completely", left_out);
         if healed.needs_daemon_reload
             && let Some(systemd) = Systemd::connect(self.disk.path()).await?
         {
             systemd.daemon_reload().await?;
         }
-        for problem in &healed.not_healed {
-            tracing::warn!(problem, "cannot heal drift");
-        }
+        self.report_while_healing("heal drift", healed.not_healed.join("; "));
         if !healed.changes.is_empty() {
             let message = match healed.changes.len() {
                 1 => "healed 1 difference".to_owned(),

@@ -17,12 +17,11 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource as _};
 use machinist_core::node::{NodeView, NotReady};
 use machinist_core::os::manifest::image_architecture;
+use machinist_hub::failure_log::FailureLog;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::own_node::{OwnNode, has_status_code, with_timeout};
-use crate::kubernetes::error_text::error_text;
-use crate::kubernetes::failure_log::FailureLog;
 
 /// How often the Node is reported as ready.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(300);
@@ -52,13 +51,20 @@ pub(super) struct NodeHeartbeat {
     client: Client,
     name: String,
     registration: NodeRegistration,
+    failures: FailureLog,
     /// Whether this machine acts under its identity.
     is_acting: Arc<AtomicBool>,
 }
 
 impl NodeHeartbeat {
-    pub(super) fn new(client: Client, name: String, registration: NodeRegistration) -> Self {
-        Self { client, name, registration, is_acting: Arc::new(AtomicBool::new(true)) }
+    pub(super) fn new(
+        client: Client,
+        name: String,
+        registration: NodeRegistration,
+        failures: FailureLog,
+    ) -> Self {
+        let is_acting = Arc::new(AtomicBool::new(true));
+        Self { client, name, registration, failures, is_acting }
     }
 
     /// Stops the reports while another machine acts under the identity of this one.
@@ -68,20 +74,17 @@ impl NodeHeartbeat {
 
     /// Registers the Node if there is none, and reports it as ready. Retries until it succeeds.
     pub(super) async fn register(&self) {
-        let failures = FailureLog::default();
-        loop {
-            match self.try_register().await {
-                Ok(()) => return failures.succeeded(REGISTER_TASK, &self.name),
-                Err(error) => {
-                    failures.failed(REGISTER_TASK, &self.name, &error_text(error.as_ref()));
-                    tokio::time::sleep(RETRY_DELAY).await;
-                }
-            }
+        while self.register_once().await.is_none() {
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 
-    /// Registers the Node if there is none, and reports it as ready.
-    pub(super) async fn try_register(&self) -> Result<()> {
+    /// Registers the Node if there is none, and reports it as ready. A failure is reported.
+    pub(super) async fn register_once(&self) -> Option<()> {
+        self.failures.record("register the Node", &self.name, self.try_register().await)
+    }
+
+    async fn try_register(&self) -> Result<()> {
         let api: Api<Node> = Api::all(self.client.clone());
         if with_timeout(api.get_opt(&self.name)).await?.is_none() {
             let node = new_node(&self.name, &self.registration.labels);
@@ -103,32 +106,22 @@ impl NodeHeartbeat {
     pub(super) async fn run(self, own_node: OwnNode) {
         const READY_TASK: &str = "report the machine as ready";
         const LEASE_TASK: &str = "renew the lease of the machine";
-        let failures = FailureLog::default();
+        let failures = self.failures.clone();
         let mut reported = Instant::now();
         loop {
             if !self.is_acting.load(Ordering::Relaxed) {
                 tokio::time::sleep(LEASE_INTERVAL).await;
                 continue;
             }
-            match self.renew_lease(&own_node).await {
-                Ok(()) => failures.succeeded(LEASE_TASK, ""),
-                Err(error) => {
-                    failures.failed(LEASE_TASK, "", &error_text(error.as_ref()));
-                }
-            }
+            failures.record(LEASE_TASK, "", self.renew_lease(&own_node).await);
             let is_taken_for_silent = own_node.get().is_some_and(|node| {
                 NodeView(&node).not_ready() == Some(NotReady::NotReady("Unknown".to_owned()))
             });
             if is_taken_for_silent || reported.elapsed() >= HEARTBEAT_INTERVAL {
                 let ready = ready_condition(true, "the daemon of the machine runs");
-                match self.patch_status(json!({"conditions": [ready]})).await {
-                    Ok(()) => {
-                        reported = Instant::now();
-                        failures.succeeded(READY_TASK, "");
-                    }
-                    Err(error) => {
-                        failures.failed(READY_TASK, "", &error_text(error.as_ref()));
-                    }
+                let written = self.patch_status(json!({"conditions": [ready]})).await;
+                if failures.record(READY_TASK, "", written).is_some() {
+                    reported = Instant::now();
                 }
             }
             tokio::time::sleep(LEASE_INTERVAL).await;
@@ -160,7 +153,7 @@ impl NodeHeartbeat {
     pub(super) async fn report_shutdown(&self) {
         let ready = ready_condition(false, "the machine restarts");
         if let Err(error) = self.patch_status(json!({"conditions": [ready]})).await {
-            tracing::debug!(error = %format_args!("{error:#}"), "cannot report the shutdown");
+            tracing::warn!(error = %format_args!("{error:#}"), "cannot report the shutdown");
         }
     }
 

@@ -16,8 +16,7 @@ use machinist_core::daemon::identity_claim::{
 use machinist_core::daemon::{SessionEvent, annotations};
 use machinist_core::node::NodeView;
 
-use super::{Agent, NextReconcile, heartbeat};
-use crate::kubernetes::error_text::error_text;
+use super::{Agent, NextReconcile};
 
 /// After this long without its Node, a machine without a kubelet registers it again.
 const MISSING_NODE_GRACE: Duration = Duration::from_secs(10);
@@ -83,17 +82,9 @@ impl Agent {
             return NextReconcile::Wait(Some(left));
         }
         self.session.node_missing_since = None;
-        let name = &self.own_node.name;
-        match heartbeat.try_register().await {
-            Ok(()) => {
-                tracing::warn!(node = name, "the Node was gone; registered it again");
-                self.failures.succeeded(heartbeat::REGISTER_TASK, name);
-            }
-            Err(error) => {
-                let error = error_text(error.as_ref());
-                self.failures.failed(heartbeat::REGISTER_TASK, name, &error);
-            }
-        }
+        tracing::warn!(node = self.own_node.name, "the Node is gone; registering it again");
+        // A failure is reported, and this is tried again.
+        let _ = heartbeat.register_once().await;
         NextReconcile::Wait(Some(MISSING_NODE_GRACE))
     }
 

@@ -69,6 +69,7 @@ use machinist_core::daemon::session::SigtermProtection;
 use machinist_core::daemon::{Phase, Session, SessionEvent, annotations, reports};
 use machinist_core::drift::{DriftPolicy, DriftedPath};
 use machinist_core::node::{MachineMode, NodeView};
+use machinist_hub::failure_log::FailureLog;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -78,9 +79,9 @@ use super::drift::DriftWatcher;
 use super::os::detect::{self, OsBackend};
 use super::status::DaemonNote;
 use super::transaction::Recovered;
-use crate::kubernetes::error_text::error_text;
-use crate::kubernetes::failure_log::FailureLog;
-use crate::metrics::{MetricsEndpoint, MetricsOptions};
+use crate::kubernetes::connect::server_address;
+use crate::liveness::{Liveness, RunningPass};
+use crate::metrics::{MetricsEndpoint, MetricsOptions, Readiness};
 use crate::systemd_notify;
 use crate::telemetry::RecentLog;
 use certificates::ClusterCertificates;
@@ -91,8 +92,10 @@ use own_node::OwnNode;
 use report::Reporter;
 use stalled_disk::StallReporter;
 
-/// What fails while the API server is out of reach.
-const REACH_TASK: &str = "reconcile with the API server";
+/// The task under which it is reported that the API server is out of reach.
+const REACH_TASK: &str = "reach the API server";
+/// The task under which it is reported that a state cannot be written.
+const STATE_TASK: &str = "write the state to the Node";
 
 /// How to run the daemon.
 #[derive(Debug, Clone)]
@@ -155,6 +158,11 @@ struct Agent {
     disk: MachineDisk,
     reporter: Reporter,
     metrics: DaemonMetrics,
+    /// What fails right now.
+    failures: FailureLog,
+    /// Whether the loop makes progress, and its pass if one is running.
+    liveness: Liveness,
+    pass: Option<RunningPass>,
     heartbeat: Option<heartbeat::NodeHeartbeat>,
     certificates: ClusterCertificates,
     /// How the operating system of this host is changed.
@@ -177,8 +185,6 @@ struct Agent {
     stop: CancellationToken,
     /// `Session::phase` as the task that reports a deferred SIGTERM sees it.
     defers_sigterm: Arc<AtomicBool>,
-    /// What keeps the daemon from reaching the API server.
-    failures: FailureLog,
     /// The note in `/run` as it was last written.
     last_note: DaemonNote,
     /// Whether this daemon is stored as the last good one.
@@ -195,6 +201,7 @@ struct Agent {
 pub(crate) async fn run(
     client: Client,
     options: DaemonOptions,
+    liveness: Liveness,
     shutdown: CancellationToken,
 ) -> Result<ExitReason> {
     let stop = shutdown.child_token();
@@ -213,32 +220,40 @@ pub(crate) async fn run(
     let os_backend = tokio::task::spawn_blocking(move || detect::detect(&root)).await?;
     let backend = os_backend.os.backend_name();
     tracing::info!(backend, reason = os_backend.reason, "detected the operating system");
-    let metrics = DaemonMetrics::default();
+    let (metrics, failures) = (DaemonMetrics::default(), FailureLog::default());
     metrics.set_host(&options.root);
     let mut tasks = JoinSet::new();
     if let Some(serve) = &options.metrics {
-        let endpoint = MetricsEndpoint { sources: vec![metrics.source()], health: None };
+        let endpoint = MetricsEndpoint {
+            sources: vec![metrics.source()],
+            readiness: Readiness::always(failures.clone()),
+        };
         // A port that is in use must not keep the machine from its configs.
         tasks.spawn(endpoint.serve_with_retries(serve.clone(), client.clone()));
     }
     // The Node may be out of reach for long; waiting for it here would block the units after this one.
     systemd_notify::ready();
-    let (reporter, write_reports) = Reporter::new(client.clone());
+    let (reporter, write_reports) = Reporter::new(client.clone(), failures.clone());
     tasks.spawn(write_reports);
     let own_node = OwnNode::new(client.clone(), &options.name);
-    tasks.spawn(own_node.run_watch());
+    tasks.spawn(own_node.run_watch(failures.clone()));
     let heartbeat = options.registration.clone().map(|registration| {
-        heartbeat::NodeHeartbeat::new(client.clone(), options.name.clone(), registration)
+        let (name, failures) = (options.name.clone(), failures.clone());
+        heartbeat::NodeHeartbeat::new(client.clone(), name, registration, failures)
     });
     tasks.spawn(
         answer::Answers::new(&own_node, &reporter, &disk, options.log.clone()).answer_forever(),
     );
-    let (certificates, watch_certificates) = ClusterCertificates::new(client.clone());
+    let (certificates, watch_certificates) =
+        ClusterCertificates::new(client.clone(), failures.clone());
     tasks.spawn(watch_certificates);
     if let Some(endpoint) = options.kubelet_healthz.clone() {
         tasks.spawn(kubelet_health::probe_forever(endpoint, metrics.clone()));
     }
     let mut agent = Agent {
+        failures: failures.clone(),
+        liveness,
+        pass: None,
         client,
         own_node,
         disk,
@@ -257,7 +272,6 @@ pub(crate) async fn run(
         boot_id: super::state::boot_id(&options.root)?,
         stop: stop.clone(),
         defers_sigterm: Arc::new(AtomicBool::new(false)),
-        failures: FailureLog::default(),
         last_note: DaemonNote::default(),
         is_last_good: false,
         started: Instant::now(),
@@ -275,6 +289,7 @@ pub(crate) async fn run(
         tasks.spawn(renew_certificate::renew(
             options.root.clone(),
             options.name.clone(),
+            failures.clone(),
             stop.clone(),
         ));
     }
@@ -342,6 +357,8 @@ impl Agent {
                 return;
             }
             changes.borrow_and_update();
+            let limit = Phase::Idle.time_limit();
+            self.pass = Some(self.liveness.begin("reconcile", limit));
             let next = match self.own_node.get() {
                 None => self.register_again().await,
                 Some(node) => {
@@ -351,6 +368,7 @@ impl Agent {
                     self.reconcile_with_backoff(&node).instrument(span).await
                 }
             };
+            self.pass = None;
             let pause = match next {
                 NextReconcile::Immediately => continue,
                 NextReconcile::Wait(pause) => pause,
@@ -397,7 +415,7 @@ impl Agent {
         };
         let next = match (reconciled, refreshed) {
             (Ok(next), Ok(())) => {
-                self.failures.succeeded(REACH_TASK, "");
+                self.failures.succeeded(REACH_TASK, server_address());
                 next
             }
             (Err(error), _) | (Ok(_), Err(error)) => {
@@ -422,8 +440,10 @@ impl Agent {
             held: view.held().map(str::to_owned),
         };
         if note != self.last_note {
-            note.write(self.disk.path());
-            self.last_note = note;
+            let written = note.write(self.disk.path());
+            if self.failures.record("note the state on the disk", "", written).is_some() {
+                self.last_note = note;
+            }
         }
     }
 
@@ -442,7 +462,7 @@ impl Agent {
         };
         let reason = format!("{error:#}");
         if own_node::is_unreachable(error) {
-            self.failures.failed(REACH_TASK, "", &error_text(error.as_ref()));
+            self.failures.failed(REACH_TASK, server_address(), &reason);
             return retry_in;
         }
         let state = match error.downcast_ref::<Unreconcilable>() {
@@ -457,15 +477,18 @@ impl Agent {
         if heal_requested {
             failed.extend(annotations::clear_heal());
         }
-        if let Err(error) = self.own_node.annotate(failed).await {
-            let error = format_args!("{error:#}");
-            tracing::warn!(%error, state, "cannot write the state to the Node");
+        let written = self.own_node.annotate(failed).await;
+        if self.failures.record(STATE_TASK, &self.own_node.name, written).is_some() {
+            self.failures.succeeded(REACH_TASK, server_address());
         }
         retry_in
     }
 
     /// Enters a phase, and reports when that changes whether SIGTERM has to wait.
     fn enter(&mut self, node: &Arc<Node>, phase: Phase) {
+        if let Some(pass) = &self.pass {
+            pass.extend(phase.time_limit());
+        }
         let (reason, message) = match self.session.enter(phase) {
             None => return,
             Some(SigtermProtection::Added) => ("AddSigtermProtection", "Adding SIGTERM protection"),

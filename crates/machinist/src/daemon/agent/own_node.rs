@@ -12,6 +12,7 @@ use machinist_core::api::names::object::CLUSTER;
 use machinist_core::api::operator::MachineConfiguration;
 use machinist_core::api::{MachineConfig, names};
 use machinist_core::daemon::annotations::{self, NodeAnnotationPatch};
+use machinist_hub::failure_log::FailureLog;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -54,9 +55,9 @@ impl OwnNode {
     }
 
     /// Watches the Node, forever.
-    pub(super) fn run_watch(&self) -> impl Future<Output = ()> + use<> {
+    pub(super) fn run_watch(&self, failures: FailureLog) -> impl Future<Output = ()> + use<> {
         let own = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        self.cache.clone().reflect(self.api(), own, trim_node)
+        self.cache.clone().reflect(self.api(), own, trim_node, failures)
     }
 
     /// The Node as it was last seen or written.

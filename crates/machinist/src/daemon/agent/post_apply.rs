@@ -119,17 +119,28 @@ impl Agent {
                 self.session.after(SessionEvent::ActionsFailed { config, reason });
             }
             let error = self.undo_change(node, &pending, error).await;
-            if let Ok(Some(systemd)) = Systemd::connect(self.disk.path()).await {
-                // The unit files are the previous ones again, and systemd has to read them.
-                let _ = systemd.daemon_reload().await;
-            }
+            let reloaded = self.reload_units().await;
             self.enter(node, Phase::Idle);
-            return Err(error);
+            return Err(match reloaded {
+                Ok(()) => error,
+                Err(reload) => error.context(format!(
+                    "systemd still has the units of {}: run systemctl daemon-reload; it failed with: {reload:#}",
+                    pending.config
+                )),
+            });
         }
         // Not recorded on disk: reloading a service once more after a crash does no harm.
         self.session.after(SessionEvent::ActionsRun { config: pending.config });
         self.enter(node, Phase::Idle);
         Ok(NextReconcile::Immediately)
+    }
+
+    /// Makes systemd read the unit files, which are the previous ones again.
+    async fn reload_units(&self) -> Result<()> {
+        match Systemd::connect(self.disk.path()).await? {
+            Some(systemd) => systemd.daemon_reload().await,
+            None => Ok(()),
+        }
     }
 
     async fn run_pending_actions(

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use machinist_hub::failure_log::FailureLog;
 use tokio_util::sync::CancellationToken;
 
 use super::super::join::credentials::{self, IdentityRequest};
@@ -15,18 +16,20 @@ use super::super::join::write_identity;
 const CHECK_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 
 /// Checks the certificate from time to time; stops the daemon when there is a new one.
-pub(super) async fn renew(root: PathBuf, name: String, stop: CancellationToken) {
+pub(super) async fn renew(
+    root: PathBuf,
+    name: String,
+    failures: FailureLog,
+    stop: CancellationToken,
+) {
+    // Tried again after hours.
+    let failures = failures.lasting();
     loop {
-        match try_renew(&root, &name).await {
-            Ok(true) => {
-                tracing::info!(node = name, "renewed the client certificate");
-                stop.cancel();
-                return;
-            }
-            Ok(false) => {}
-            Err(error) => {
-                tracing::warn!(error = %format_args!("{error:#}"), "cannot renew the client certificate");
-            }
+        let renewed = try_renew(&root, &name).await;
+        if failures.record("renew the client certificate", "", renewed) == Some(true) {
+            tracing::info!(node = name, "renewed the client certificate");
+            stop.cancel();
+            return;
         }
         tokio::time::sleep(CHECK_INTERVAL).await;
     }

@@ -17,13 +17,13 @@ use machinist_core::node::machine_config_node::{
     NodeReport, apply_report, new_machine_config_node,
 };
 use machinist_core::rollout::pools_of;
+use machinist_hub::failure_log::FailureLog;
 use serde_json::json;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::kubernetes::error_text::error_text;
-use crate::kubernetes::failure_log::FailureLog;
 
 /// The source of events.
 const COMPONENT: &str = "machineconfigdaemon";
@@ -76,10 +76,13 @@ pub(super) struct Reporter {
 
 impl Reporter {
     /// Returns a reporter, and the task that writes.
-    pub(super) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
+    pub(super) fn new(client: Client, failures: FailureLog) -> (Self, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::channel(MAX_WAITING_REPORTS);
         let dropped = Arc::new(AtomicUsize::new(0));
-        (Self { sender, dropped: Arc::clone(&dropped) }, run_writer(client, receiver, dropped))
+        (
+            Self { sender, dropped: Arc::clone(&dropped) },
+            run_writer(client, receiver, dropped, failures),
+        )
     }
 
     /// Never waits: a report must not hold an update up.
@@ -140,10 +143,10 @@ async fn run_writer(
     client: Client,
     mut receiver: mpsc::Receiver<ReportMessage>,
     dropped: Arc<AtomicUsize>,
+    failures: FailureLog,
 ) {
     const TASK: &str = "write a report";
-    let (mut writer, failures) =
-        (ReportWriter { client, cached: None, aggregated: HashMap::new() }, FailureLog::default());
+    let mut writer = ReportWriter { client, cached: None, aggregated: HashMap::new() };
     while let Some(message) = receiver.recv().await {
         if let ReportMessage::Flush(done) = message {
             let _ = done.send(());
