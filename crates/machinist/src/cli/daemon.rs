@@ -146,7 +146,7 @@ impl DaemonStartArgs {
                 file.display()
             );
             let (file, root) = (file.clone(), self.root.clone());
-            return FirstBootArgs::once_from(file, root, self.skip_reboot).run();
+            return FirstBootArgs::once_from(file, root, self.skip_reboot, self.log).run();
         }
         let log = self.log.init_recent_log();
         // One thread: an idle daemon must cost next to nothing.

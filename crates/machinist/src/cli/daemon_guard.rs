@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 
 use super::CommandOutcome;
+use super::log_args::LogArgs;
 use crate::daemon::agent::boot_guard;
-use crate::telemetry::{self, LogFormat};
 
 /// Return to the previous config if the kubelet does not run after the reboot into a new one;
 /// machinist-guard.service runs this on hosts whose daemon is a pod
@@ -25,11 +25,14 @@ pub(super) struct DaemonGuardArgs {
     /// The health endpoint of the kubelet
     #[arg(long, value_name = "URL", default_value = "http://localhost:10248/healthz")]
     kubelet_healthz_endpoint: http::Uri,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl DaemonGuardArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging(LogFormat::Text);
+        self.log.init();
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_all().build().context("cannot start the async runtime")?;
         runtime.block_on(boot_guard::run(&self.root, &self.kubelet_healthz_endpoint))?;

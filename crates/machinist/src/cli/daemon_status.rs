@@ -11,6 +11,7 @@ use machinist_core::daemon::actions;
 
 use super::connection_args::ConnectionArgs;
 use super::daemon::host_name;
+use super::log_args::LogArgs;
 use super::once::printable;
 use super::output::{DIMMED, ERROR, OutputFormat, WARNING};
 use super::{CommandOutcome, once, output};
@@ -19,7 +20,6 @@ use crate::daemon::preview::{self, ChangePreview};
 use crate::daemon::status::{self, DaemonNote};
 use crate::daemon::watchdog;
 use crate::manifests;
-use crate::telemetry::{self, LogFormat};
 
 /// Show the config of this machine and what its daemon does, without the API server
 ///
@@ -200,11 +200,14 @@ pub(super) struct DaemonWatchdogArgs {
     /// The root directory of the machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl DaemonWatchdogArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging(LogFormat::Text);
+        self.log.init();
         runtime()?.block_on(watchdog::run(&self.root))?;
         Ok(CommandOutcome::Done)
     }

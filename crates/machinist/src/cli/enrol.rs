@@ -16,9 +16,9 @@ use machinist_core::serve::enrol::{
 use serde_json::json;
 
 use super::connection_args::ConnectionArgs;
+use super::log_args::LogArgs;
 use super::{CommandOutcome, output};
 use crate::enrol;
-use crate::telemetry::{self, LogFormat};
 
 /// Enrol this machine and write the sealed part of its config
 ///
@@ -40,11 +40,14 @@ pub(super) struct EnrolArgs {
     /// How long to wait for the approval, such as 10m [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl EnrolArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging(LogFormat::Text);
+        self.log.init();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = self.node_name.as_deref().unwrap_or(&host);
         let options = enrol::EnrolOptions { root: &self.root, name, timeout: self.timeout };

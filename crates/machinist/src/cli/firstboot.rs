@@ -11,11 +11,11 @@ use machinist_core::api::names::label::NODE_ROLE_PREFIX;
 use machinist_core::api::names::object;
 
 use super::daemon::host_name;
+use super::log_args::LogArgs;
 use super::output::OutputFormat;
 use super::{CommandOutcome, once, output};
 use crate::daemon::first_boot::{FirstBootOptions, FirstBootRefused, FirstBootReport, complete};
 use crate::daemon::join::{JoinOptions, SERVICE, credentials};
-use crate::telemetry::{self, LogFormat};
 
 /// The pool of machines without `--pool`.
 const DEFAULT_POOL: &str = object::POOL_WORKER;
@@ -64,11 +64,19 @@ pub(super) struct FirstBootArgs {
     /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl FirstBootArgs {
     /// The arguments for `machinist daemon start --once-from`: apply a whole config, then reboot.
-    pub(super) fn once_from(filename: PathBuf, root: PathBuf, skip_reboot: bool) -> Self {
+    pub(super) fn once_from(
+        filename: PathBuf,
+        root: PathBuf,
+        skip_reboot: bool,
+        log: LogArgs,
+    ) -> Self {
         Self {
             filename: Some(filename),
             write: true,
@@ -78,11 +86,12 @@ impl FirstBootArgs {
             skip_reboot,
             root,
             output: OutputFormat::Text,
+            log,
         }
     }
 
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging(LogFormat::Text);
+        self.log.init();
         let join = self.join.then(|| self.join_options()).transpose()?;
         let config = self.filename.as_deref().map(once::read_config).transpose()?;
         let options =
@@ -133,7 +142,7 @@ impl FirstBootArgs {
             has_kubelet: false,
             keep_identity: false,
             binary: std::env::current_exe().context("cannot find the path of this binary")?,
-            metrics_arguments: Vec::new(),
+            daemon_arguments: self.log.arguments(),
             approval_timeout: credentials::CERTIFICATE_TIMEOUT,
             pool: self.pool.clone(),
             confirm: None,

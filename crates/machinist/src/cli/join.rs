@@ -14,12 +14,12 @@ use machinist_core::duration::parse_duration;
 use serde_json::Value;
 
 use super::daemon::host_name;
+use super::log_args::LogArgs;
 use super::metrics_args::MetricsSecurityArgs;
 use super::output::OutputFormat;
 use super::{CommandOutcome, output};
 use crate::daemon::join::{self, FirstConfig, JoinOptions, credentials};
 use crate::daemon::transaction::FsAction;
-use crate::telemetry::{self, LogFormat};
 
 /// Join this machine to a hub or a Kubernetes cluster
 ///
@@ -119,19 +119,24 @@ pub(super) struct JoinArgs {
     /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl JoinArgs {
-    /// The flags of the daemon for its metrics.
-    fn metrics_arguments(&self) -> Vec<String> {
-        let Some(listen) = self.metrics_listen else { return Vec::new() };
-        let mut arguments = vec!["--metrics-listen".to_owned(), listen.to_string()];
-        arguments.extend(self.metrics_security.arguments());
+    /// The flags of the daemon for its log and its metrics.
+    fn daemon_arguments(&self) -> Vec<String> {
+        let mut arguments = self.log.arguments();
+        if let Some(listen) = self.metrics_listen {
+            arguments.extend(["--metrics-listen".to_owned(), listen.to_string()]);
+            arguments.extend(self.metrics_security.arguments());
+        }
         arguments
     }
 
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging(LogFormat::Text);
+        self.log.init();
         let given = self.join_kubeconfig()?;
         let name = self.node_name.clone().map_or_else(host_name, Ok)?;
         let mut labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
@@ -148,7 +153,7 @@ impl JoinArgs {
             has_kubelet: self.kubelet,
             keep_identity: self.keep_identity,
             binary,
-            metrics_arguments: self.metrics_arguments(),
+            daemon_arguments: self.daemon_arguments(),
             approval_timeout: self.approval_timeout,
             pool: self.pool.clone(),
             confirm: Some(if self.yes { show_cost } else { show_cost_and_ask }),
@@ -275,11 +280,14 @@ pub(super) struct LeaveArgs {
     /// The output format
     #[arg(short, long, value_enum, default_value_t = OutputFormat::Text)]
     output: OutputFormat,
+
+    #[command(flatten)]
+    log: LogArgs,
 }
 
 impl LeaveArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
-        telemetry::init_logging(LogFormat::Text);
+        self.log.init();
         let name = self.node_name.clone().or_else(|| join::joined_name(&self.root));
         let name = name.map_or_else(host_name, Ok)?;
         let left = runtime()?.block_on(async {

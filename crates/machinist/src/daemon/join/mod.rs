@@ -60,8 +60,8 @@ pub(crate) struct JoinOptions {
     pub(crate) keep_identity: bool,
     /// The binary that the service runs.
     pub(crate) binary: PathBuf,
-    /// The flags of the daemon for its metrics.
-    pub(crate) metrics_arguments: Vec<String>,
+    /// The flags of the daemon for its log and its metrics.
+    pub(crate) daemon_arguments: Vec<String>,
     /// How long to wait for someone to approve the certificate.
     pub(crate) approval_timeout: Duration,
     /// The pool, whose config the machine gets.

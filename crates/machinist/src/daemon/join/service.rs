@@ -175,7 +175,7 @@ fn unit_text(options: &JoinOptions) -> String {
             let _ = write!(command, " --label {key}={value}");
         }
     }
-    for argument in &options.metrics_arguments {
+    for argument in &options.daemon_arguments {
         let _ = write!(command, " {argument}");
     }
     format!(
@@ -218,7 +218,7 @@ mod tests {
             has_kubelet: false,
             keep_identity: false,
             binary: "/usr/local/bin/machinist".into(),
-            metrics_arguments: Vec::new(),
+            daemon_arguments: Vec::new(),
             approval_timeout: std::time::Duration::from_secs(1),
             pool: "worker".to_owned(),
             confirm: None,
