@@ -49,6 +49,12 @@ pub fn absent_action(
     Some(format!("not applied: {verb} {unit}: {why}"))
 }
 
+/// Whether a unit is stopped instead: its file is gone, as in a rollback, and it still runs.
+#[must_use]
+pub fn stops_without_file(load_state: &str, active_state: &str) -> bool {
+    load_state == "not-found" && active_state != "inactive"
+}
+
 /// The units of which one has to be active for a command to mean something; empty if it always does. An sshd that is
 /// installed and not used may have no host keys, which `sshd -t` takes for an error.
 #[must_use]

@@ -151,6 +151,14 @@ pub fn is_uncordoned(node: &Node, config: &str) -> bool {
     applied.strip_prefix("uncordon-") == Some(config)
 }
 
+/// Whether the machine has requested a drain that is not complete.
+#[must_use]
+pub fn is_draining(view: NodeView<'_>) -> bool {
+    let desired = view.annotation(annotation::DESIRED_DRAIN).unwrap_or_default();
+    desired.starts_with("drain-")
+        && view.annotation(annotation::LAST_APPLIED_DRAIN) != Some(desired)
+}
+
 /// Whether a change needs no drain request: the machine is already drained for this config, or is never
 /// drained.
 #[must_use]

@@ -17,6 +17,7 @@
 //! | `pending` | what a change leaves to do, recorded on disk before it begins |
 //! | [`annotations`] | what the daemon writes to its Node |
 //! | [`reports`] | the conditions of its MachineConfigNode, in MCO's words |
+//! | [`finish`] | how an update ends: verified, uncordoned, reported |
 //! | [`actions`] | which actions need a drain or a reboot |
 //! | `disruption_policy` | the disruption policy and validation overrides in force |
 //! | [`kubelet_health`] | what a health probe of the kubelet means |
@@ -31,6 +32,7 @@ pub mod annotations;
 mod backoff;
 pub mod boot_guard;
 mod disruption_policy;
+pub mod finish;
 pub mod identity_claim;
 pub mod kubelet_health;
 mod next_step;

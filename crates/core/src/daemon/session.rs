@@ -1,7 +1,7 @@
 //! What the daemon remembers between two steps, and the rules for retries, timeouts and SIGTERM.
 //!
 //! The shell performs effects and records them here. It keeps no other state that a decision depends
-//! on. Time is a duration since the daemon started, because core has no clock.
+//! on; what it finds each time (the Node, the disk, the watch for drift) is an observation. Time is a duration since the daemon started, because core has no clock.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::identity_claim::ClaimState;
 use super::{AgentStep, AgentWait, PendingChange, backoff};
 use crate::api::names::path::FORCE;
 use crate::api::operator::DisruptionAction;
-use crate::drift::HealLimit;
+use crate::drift::{DriftedPath, HealLimit};
 use crate::os::OsChange;
 
 /// After this long a drain is reported as failed. MCO waits an hour; pods with long shutdowns need it.
@@ -61,6 +61,14 @@ pub struct Session {
     pub retry: Option<Retry>,
     /// Which paths were healed lately, and how often.
     pub heal_limit: HealLimit,
+    /// The paths that others have changed, as they were last found.
+    pub drifted: Vec<DriftedPath>,
+    /// Whether the kubelet ran before the last change, which restarts services.
+    pub has_kubelet_run: bool,
+    /// After how many changes of the disk the abilities of the host were reported last.
+    pub abilities_reported_at: Option<u64>,
+    /// Whether this daemon is stored as the last good one.
+    pub is_last_good_stored: bool,
     /// Since when the machine has no Node, although the API server can be reached.
     pub node_missing_since: Option<Duration>,
     /// Whether this machine or another one acts under its identity.
@@ -376,6 +384,30 @@ impl Session {
                 failed.reason, failed.attempts
             )
         })
+    }
+
+    /// Whether what the host can do is reported before a step: when the daemon has started, and whenever it becomes idle
+    /// after a change of the disk, because a config may install a boot loader or a container runtime.
+    #[must_use]
+    pub fn are_abilities_due(&self, step: &AgentStep, disk_changes: u64) -> bool {
+        match step {
+            AgentStep::Idle => self.abilities_reported_at != Some(disk_changes),
+            AgentStep::AwaitReboot | AgentStep::ReportInitialConfig => false,
+            _ => self.abilities_reported_at.is_none(),
+        }
+    }
+
+    /// Takes note that a healthy daemon is stored for its watchdog. Returns whether that is still to be done.
+    pub fn take_last_good(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_last_good_stored, true)
+    }
+
+    /// Whether an update goes on although the disk has drifted: only in paths that were healed and that something else
+    /// changes at once again.
+    #[must_use]
+    pub fn may_update_despite_drift(&self) -> bool {
+        let mut paths = self.drifted.iter().map(|drifted| drifted.path.as_str());
+        self.heal_limit.are_all_in_conflict(&mut paths)
     }
 
     /// Whether an OS change has to be downloaded first.

@@ -3,7 +3,7 @@
 //! pools are an error.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
 
@@ -92,6 +92,21 @@ pub struct PoolAssignment<'a> {
     pub kept_by_master: Vec<&'a str>,
     /// Machines with a daemon that no pool selects: nobody gives them a config.
     pub without_pool: Vec<&'a Node>,
+}
+
+impl PoolAssignment<'_> {
+    /// What keeps machines out of a pool, each problem once: an invalid selector is an error for every machine.
+    #[must_use]
+    pub fn problems_of(&self, name: &str) -> Vec<String> {
+        let concerns = |error: &&MembershipError| match error {
+            MembershipError::MultipleCustomPools { pools, .. } => {
+                pools.iter().any(|pool| pool == name)
+            }
+            MembershipError::InvalidSelector { pool, .. } => pool == name,
+        };
+        let texts = self.errors.iter().filter(concerns).map(ToString::to_string);
+        texts.collect::<BTreeSet<String>>().into_iter().collect()
+    }
 }
 
 /// The message about a machine that no pool selects, with the remedy.
@@ -203,6 +218,19 @@ mod tests {
         assert!(
             message.starts_with("node lost is in no pool: ") && message.contains("(worker, infra)")
         );
+    }
+
+    #[test]
+    fn each_problem_is_that_of_the_pools_it_is_about() {
+        let error = |node: &str| MembershipError::MultipleCustomPools {
+            node: node.to_owned(),
+            pools: vec!["infra".to_owned(), "gpu".to_owned()],
+        };
+        let errors = vec![error("a"), error("a"), error("b")];
+        let assignment = PoolAssignment { errors, ..PoolAssignment::default() };
+        for (pool, expected) in [("infra", 2), ("gpu", 2), ("worker", 0)] {
+            assert_eq!(assignment.problems_of(pool).len(), expected, "{pool}");
+        }
     }
 
     #[test]

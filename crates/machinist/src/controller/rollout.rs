@@ -15,9 +15,9 @@ use machinist_core::api::{
     MachineConfigNode, MachineConfigPool, MachineOSBuild, MachineOSConfig, selector,
 };
 use machinist_core::rollout::{
-    MembershipError, PoolAssignment, PoolLayering, RolloutBlocks, RolloutDecision, RolloutPolicy,
-    assign_nodes, decide_layered_rollout, halted_message, is_updated, max_unavailable,
-    rollout_blocks, without_pool_message,
+    PoolAssignment, PoolLayering, RolloutBlocks, RolloutDecision, RolloutPolicy, assign_nodes,
+    decide_layered_rollout, halted_message, is_updated, max_unavailable, rollout_blocks,
+    without_pool_message,
 };
 use serde_json::json;
 use tracing::Instrument as _;
@@ -104,7 +104,7 @@ async fn reconcile(context: &Context, reported: &mut RolloutReported) -> Option<
             context,
             pool,
             members: assignment.members.get(&name).unwrap_or(&none),
-            problems: membership_problems(&assignment, &name),
+            problems: assignment.problems_of(&name),
             layering: PoolLayering::for_pool(pool, &os_configs, &os_builds),
             machine_config_nodes: &machine_config_nodes,
             now: Time(Timestamp::now()),
@@ -136,17 +136,6 @@ fn report_machines_without_pool(
         }
     }
     reported.without_pool = names;
-}
-
-/// What keeps machines out of a pool.
-fn membership_problems(assignment: &PoolAssignment<'_>, name: &str) -> Vec<String> {
-    let concerns = |error: &&MembershipError| match error {
-        MembershipError::MultipleCustomPools { pools, .. } => pools.iter().any(|pool| pool == name),
-        MembershipError::InvalidSelector { pool, .. } => pool == name,
-    };
-    let texts = assignment.errors.iter().filter(concerns).map(ToString::to_string);
-    // An invalid selector is an error for every machine.
-    texts.collect::<BTreeSet<String>>().into_iter().collect()
 }
 
 /// One pool in one pass.

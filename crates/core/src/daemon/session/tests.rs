@@ -262,3 +262,42 @@ fn a_config_whose_actions_fail_is_given_up_until_someone_asks() {
     fail(&mut session, "b");
     assert_eq!(session.gave_up_on("a"), None);
 }
+
+#[test]
+fn abilities_are_reported_once_and_again_when_the_disk_has_changed() {
+    let reported = |at| Session { abilities_reported_at: at, ..Session::default() };
+    for (at, step, changes, expected) in [
+        (None, AgentStep::Idle, 0, true),
+        (None, AgentStep::Update, 0, true),
+        (None, AgentStep::AwaitReboot, 0, false),
+        (None, AgentStep::ReportInitialConfig, 0, false),
+        (Some(3), AgentStep::Idle, 3, false),
+        (Some(3), AgentStep::Idle, 4, true),
+        (Some(3), AgentStep::Update, 4, false),
+    ] {
+        let due = reported(at).are_abilities_due(&step, changes);
+        assert_eq!(due, expected, "{at:?} {step:?} {changes}");
+    }
+}
+
+#[test]
+fn a_healthy_daemon_is_stored_once() {
+    let mut session = Session::default();
+    assert!(session.take_last_good());
+    assert!(!session.take_last_good());
+}
+
+#[test]
+fn drift_that_was_not_healed_before_stops_an_update() {
+    let drifted = |path: &str| -> DriftedPath {
+        serde_json::from_value(serde_json::json!({"path": path, "kind": "content"})).unwrap()
+    };
+    let session = Session { drifted: vec![drifted("/a")], ..Session::default() };
+    assert!(!session.may_update_despite_drift());
+}
+
+#[test]
+fn a_slow_download_is_no_stuck_daemon() {
+    assert!(Phase::FetchingOs.time_limit() > Phase::Idle.time_limit());
+    assert!(Phase::RunningActions.time_limit() > Phase::Writing.time_limit());
+}

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use machinist_core::api::names::annotation::{DESIRED_DRAIN, LAST_APPLIED_DRAIN};
 use machinist_core::api::names::condition::pool as condition;
 use machinist_core::api::{MachineConfig, MachineConfigNode, MachineConfigPool, find_condition};
+use machinist_core::daemon::annotations;
 use machinist_core::node::NodeView;
 use machinist_core::reconcile_check::ValidationOverrides;
 use machinist_core::render::reconcile::{PoolRollback, ReconcileError, RenderInputs, reconcile};
@@ -343,16 +343,10 @@ fn pending_machine(
         return None;
     }
     let mut drain = None;
-    if matches!(waiting, Some(WaitReason::Working { .. })) && is_draining(view) {
+    if matches!(waiting, Some(WaitReason::Working { .. })) && annotations::is_draining(view) {
         waiting = Some(WaitReason::Draining { blockers: Vec::new() });
         drain = machine.and_then(durations::drain_message);
     }
     let since = durations::machine_since(pool, view, machine, waiting.as_ref());
     Some(PendingMachine { machine: view.name().to_owned(), waiting, drain, since })
-}
-
-/// Whether the machine has requested a drain that is not complete.
-fn is_draining(view: NodeView<'_>) -> bool {
-    let desired = view.annotation(DESIRED_DRAIN).unwrap_or_default();
-    desired.starts_with("drain-") && view.annotation(LAST_APPLIED_DRAIN) != Some(desired)
 }

@@ -128,7 +128,7 @@ impl Agent {
         }
         self.session.after(SessionEvent::RetryNow);
         let writer = |finding: &DriftFinding| watch.writer(finding).map(ToString::to_string);
-        self.drifted = drift::drifted_paths(watch.findings(), writer);
+        self.session.drifted = drift::drifted_paths(watch.findings(), writer);
         let Some(reason) = drift::degraded_reason(watch.findings()) else {
             self.metrics.set_drift(false);
             return;
@@ -138,7 +138,7 @@ impl Agent {
         self.reporter.warn(&node, "ConfigDriftDetected", reason.as_str());
         self.reporter.write_status(&node, reports::degraded(&self.own_node.name, &reason));
         let desired = NodeView(&node).desired_config();
-        let failed = annotations::failed(state::DEGRADED, &reason, desired, &self.drifted);
+        let failed = annotations::failed(state::DEGRADED, &reason, desired, &self.session.drifted);
         let written = self.own_node.annotate(failed).await;
         self.failures.record(STATE_TASK, &self.own_node.name, written);
     }
@@ -201,14 +201,14 @@ impl Agent {
 
     /// Remembers the drift that a check found. Who caused it is known from the watch.
     fn set_drifted(&mut self, findings: &[DriftFinding]) {
-        let known = std::mem::take(&mut self.drifted);
+        let known = std::mem::take(&mut self.session.drifted);
         let watch = self.drift_watcher.as_ref();
         let by = |finding: &DriftFinding| {
             let seen = watch.and_then(|watch| watch.writer(finding)).map(ToString::to_string);
             let before = || known.iter().find(|one| one.path == finding.path)?.by.clone();
             seen.or_else(before)
         };
-        self.drifted = drift::drifted_paths(findings, by);
+        self.session.drifted = drift::drifted_paths(findings, by);
     }
 
     /// The failure of a machine with paths that are healed later; `None` if one of them is due now.

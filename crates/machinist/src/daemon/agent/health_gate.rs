@@ -101,7 +101,7 @@ impl Agent {
     pub(super) async fn check_health(&mut self, config: &MachineConfig) -> Result<HealthOutcome> {
         let name = config.metadata.name.clone().unwrap_or_default();
         let spec = health::spec(config)?;
-        let kubelet = self.kubelet.as_ref().filter(|_| self.kubelet_ran);
+        let kubelet = self.kubelet.as_ref().filter(|_| self.session.has_kubelet_run);
         if spec.is_none() && kubelet.is_none() {
             return Ok(HealthOutcome::Healthy);
         }

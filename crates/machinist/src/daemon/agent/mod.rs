@@ -14,7 +14,8 @@
 //! | `identity` | the claim on the Node, against clones |
 //! | `rebuild_config` | a damaged `currentconfig`, written again |
 //! | `update` | an update: check, download, drain, write |
-//! | `post_apply` | the actions after a change, the reboot, and the end of an update |
+//! | `post_apply` | the actions after a change, and the reboot |
+//! | `finish` | the end of an update |
 //! | `health_gate` | health checks on the new config, and the rollback |
 //! | `boot_guard` | the unit that rolls back a host on which the kubelet does not start this daemon |
 //! | `os` | the operating system: fetched, staged, checked after the reboot |
@@ -38,6 +39,7 @@ pub(crate) mod boot_guard;
 mod certificates;
 mod disk;
 mod drift_watch;
+mod finish;
 mod health_gate;
 mod heartbeat;
 mod identity;
@@ -67,7 +69,7 @@ use machinist_core::api::names::annotation::machinist::HEAL;
 use machinist_core::api::names::state;
 use machinist_core::daemon::session::SigtermProtection;
 use machinist_core::daemon::{Phase, Session, SessionEvent, annotations, reports};
-use machinist_core::drift::{DriftPolicy, DriftedPath};
+use machinist_core::drift::DriftPolicy;
 use machinist_core::node::{MachineMode, NodeView};
 use machinist_hub::failure_log::FailureLog;
 use tokio::task::JoinSet;
@@ -167,18 +169,12 @@ struct Agent {
     certificates: ClusterCertificates,
     /// How the operating system of this host is changed.
     os_backend: Arc<OsBackend>,
-    /// After how many changes of the disk the abilities of the host were reported last.
-    abilities_of: Option<u64>,
     /// The health endpoint of the kubelet, if there is one.
     kubelet: Option<http::Uri>,
-    /// Whether the kubelet ran before the last change, which restarts services.
-    kubelet_ran: bool,
     /// Detects drift while the machine is idle.
     drift_watcher: Option<DriftWatcher>,
     /// What to do about drift if the Node does not say.
     drift_policy: DriftPolicy,
-    /// The paths that others have changed, as they were last found.
-    drifted: Vec<DriftedPath>,
     /// Whether the machine is changed if the Node does not say.
     mode: MachineMode,
     boot_id: String,
@@ -187,8 +183,6 @@ struct Agent {
     defers_sigterm: Arc<AtomicBool>,
     /// The note in `/run` as it was last written.
     last_note: DaemonNote,
-    /// Whether this daemon is stored as the last good one.
-    is_last_good: bool,
     /// The zero of all times in the session.
     started: Instant,
     session: Session,
@@ -262,18 +256,14 @@ pub(crate) async fn run(
         heartbeat,
         certificates,
         os_backend: Arc::new(os_backend),
-        abilities_of: None,
         kubelet: options.kubelet_healthz,
-        kubelet_ran: false,
         drift_watcher: None,
         drift_policy: options.drift_policy,
-        drifted: Vec::new(),
         mode: options.mode,
         boot_id: super::state::boot_id(&options.root)?,
         stop: stop.clone(),
         defers_sigterm: Arc::new(AtomicBool::new(false)),
         last_note: DaemonNote::default(),
-        is_last_good: false,
         started: Instant::now(),
         session,
     };
@@ -473,7 +463,7 @@ impl Agent {
         tracing::error!("Marking {state} due to: {reason}");
         self.metrics.set_state(state, &reason);
         self.reporter.write_status(&node, reports::degraded(&self.own_node.name, &reason));
-        let mut failed = annotations::failed(state, &reason, &desired, &self.drifted);
+        let mut failed = annotations::failed(state, &reason, &desired, &self.session.drifted);
         if heal_requested {
             failed.extend(annotations::clear_heal());
         }

@@ -1,26 +1,19 @@
-//! What follows a change of the disk: post-apply actions, the reboot, and the end of the update. Called
-//! by `reconcile` for `AgentStep::RunActions` and `AgentStep::Finish`.
+//! What follows a change of the disk: post-apply actions and the reboot. Called by `reconcile` for
+//! `AgentStep::RunActions`.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Result, anyhow};
 use k8s_openapi::api::core::v1::Node;
-use machinist_core::api::MachineConfig;
-use machinist_core::api::names::annotation::machinist::REBOOT_REQUESTED;
 use machinist_core::api::operator::DisruptionAction;
 use machinist_core::daemon::actions::{self, SystemdAction};
 use machinist_core::daemon::{PendingChange, Phase, SessionEvent, annotations, reports};
-use machinist_core::node::NodeView;
-use machinist_core::os::layered_image;
 
 use super::super::os::detect::OsBackend;
 use super::super::state::DiskState;
 use super::super::systemd::{Systemd, TransientUnit};
-use super::drift_watch::HealPace;
-use super::health_gate::HealthOutcome;
-use super::os::BootedOs;
 use super::{Agent, NextReconcile};
 
 /// The transient unit that reboots the machine, by the name that MCO gives it.
@@ -261,8 +254,7 @@ impl Agent {
         if action.if_present && skipped.is_none() {
             let active = systemd.active_state(service).await?;
             skipped = actions::absent_action(verb, service, &state, &active);
-            if skipped.is_some() && state == "not-found" && active != "inactive" {
-                // Its file is gone, as in a rollback, and it still runs.
+            if skipped.is_some() && actions::stops_without_file(&state, &active) {
                 systemd.stop(service).await?;
             }
         }
@@ -295,7 +287,7 @@ impl Agent {
 
     /// Restarts the daemon, after the change that asks for it is recorded as complete. It happens once: the
     /// next process finds no pending change.
-    async fn restart_daemon(&mut self, node: &Arc<Node>) {
+    pub(super) async fn restart_daemon(&mut self, node: &Arc<Node>) {
         let requested = match Systemd::connect(self.disk.path()).await {
             Ok(Some(systemd)) => systemd.request_restart(actions::DAEMON_UNIT).await,
             Ok(None) => Err(anyhow!("systemd is not running on this machine")),
@@ -375,148 +367,5 @@ impl Agent {
         order_reboot(&systemd, &self.os_backend, reason).await?;
         self.session.after(SessionEvent::RebootOrdered);
         Ok(())
-    }
-
-    /// Verifies OS, disk and health, requests an uncordon, and reports `Done`.
-    pub(super) async fn finish_update(
-        &mut self,
-        node: &Arc<Node>,
-        state: DiskState,
-    ) -> Result<NextReconcile> {
-        let current = self.current_config(node, &state).await?;
-        let config = current.metadata.name.clone().unwrap_or_default();
-        let image = layered_image(&current).map(str::to_owned);
-        let is_first_check = !self.session.is_disk_verified;
-        let restarts_daemon = state.pending.as_ref().is_some_and(|pending| {
-            actions::restarts_daemon(pending.remaining_actions(&self.boot_id))
-        });
-        match self.check_booted_os(&current, state.pending.as_ref()).await {
-            Ok(BootedOs::AsDesired) => {}
-            Ok(BootedOs::StageAgain(again)) => {
-                self.disk.set_pending(Some(*again)).await?;
-                return Ok(NextReconcile::Immediately);
-            }
-            Ok(BootedOs::Failed(failing)) => {
-                let pending = state.pending.context("the failed change is not recorded on disk")?;
-                return self.roll_back(node, current, pending, failing).await;
-            }
-            Err(error) => {
-                if is_first_check {
-                    self.reporter.warn(node, "OnDiskStateValidationFailed", format!("{error:#}"));
-                }
-                return Err(error);
-            }
-        }
-        if let Err(error) = self.check_drift(node, &current, HealPace::Limited).await {
-            if is_first_check {
-                self.reporter.warn(node, "OnDiskStateValidationFailed", format!("{error:#}"));
-            }
-            return Err(error);
-        }
-        if let Some(pending) = state
-            .pending
-            .as_ref()
-            .filter(|pending| self.session.needs_health_check(Some(pending), &config))
-        {
-            match self.check_health(&current).await? {
-                HealthOutcome::Healthy => {}
-                HealthOutcome::Unknown => return Ok(NextReconcile::Immediately),
-                HealthOutcome::Unhealthy(failing) => {
-                    return self.roll_back(node, current, pending.clone(), failing).await;
-                }
-            }
-        }
-        if state.current.is_none() && state.first_boot_annotations.is_some() {
-            self.disk.adopt(current.clone()).await?;
-        }
-        for note in self.disk.end_first_boot().await? {
-            // MCO's literal line.
-            tracing::warn!("{note}");
-        }
-        if state.pending.is_some() {
-            self.reporter.write_status(node, reports::succeeded(&self.own_node.name));
-        }
-        self.reporter.write_status(node, reports::resumed(&config));
-        if !annotations::is_uncordoned(node, &config) {
-            self.own_node.annotate(annotations::request_uncordon(&config)).await?;
-            let node = self.own_node.get();
-            // The next step waits for the controller.
-            if node.is_some_and(|node| !annotations::is_uncordoned(&node, &config)) {
-                return Ok(NextReconcile::Immediately);
-            }
-        }
-        let fulfilled = state.pending.as_ref().and_then(|it| it.requested_reboot.clone());
-        if state.pending.is_some_and(|pending| pending.os.is_some()) {
-            self.confirm_os().await;
-        }
-        if let Some(reason) = self.disk.quarantine_reason().await? {
-            return self.mark_degraded(node, &current, image.as_deref(), anyhow!(reason)).await;
-        }
-        if let Some(conflict) = self.resolve_conflicts(node).await? {
-            return self.mark_degraded(node, &current, image.as_deref(), conflict.into()).await;
-        }
-        let next = self.mark_done(node, &config, image.as_deref(), fulfilled).await?;
-        if restarts_daemon {
-            self.restart_daemon(node).await;
-        }
-        Ok(next)
-    }
-
-    /// Completes a change on a machine with a path that an earlier change left wrong, or that is fought
-    /// over. The machine has its config, and stays degraded until that is over.
-    async fn mark_degraded(
-        &mut self,
-        node: &Arc<Node>,
-        current: &MachineConfig,
-        image: Option<&str>,
-        error: anyhow::Error,
-    ) -> Result<NextReconcile> {
-        let reason = error.to_string();
-        let config = current.metadata.name.as_deref().unwrap_or_default();
-        self.disk.set_pending(None).await?;
-        self.session.after(SessionEvent::ChangeCompleted);
-        self.disk.clear_failed_config().await?;
-        self.own_node.annotate(annotations::done_but_degraded(config, image, &reason)).await?;
-        self.metrics.set_updated(config, "");
-        self.session.after(SessionEvent::DiskVerified);
-        // Other paths are watched and healed meanwhile.
-        self.start_watching(node, current).await;
-        Err(error)
-    }
-
-    async fn mark_done(
-        &mut self,
-        node: &Arc<Node>,
-        config: &str,
-        image: Option<&str>,
-        fulfilled: Option<String>,
-    ) -> Result<NextReconcile> {
-        self.disk.set_pending(None).await?;
-        self.session.after(SessionEvent::ChangeCompleted);
-        self.disk.clear_failed_config().await?;
-        // A machine without the cluster's certificates is not done.
-        self.refresh_certificates().await?;
-        let mut done = annotations::done(config, image);
-        // A request that came after the reboot stands.
-        if fulfilled.is_some_and(|it| NodeView(node).annotation(REBOOT_REQUESTED) == Some(&it)) {
-            done.insert(REBOOT_REQUESTED.to_owned(), None);
-        }
-        if !annotations::changed_only(node, done.clone()).is_empty() {
-            let message =
-                format!("Update completed for config {config} and node has been uncordoned");
-            self.reporter.event(node, "Uncordon", message);
-            let name = &self.own_node.name;
-            let message = format!("Setting node {name}, currentConfig {config} to Done");
-            self.reporter.event(node, "NodeDone", message);
-            let node = self.own_node.annotate(done).await?;
-            let image = image.map(|image| format!(" / Image: {image}")).unwrap_or_default();
-            tracing::info!("In desired state MachineConfig: {config}{image}");
-            self.reporter.write_status(&node, reports::updated(name));
-        }
-        self.session.after(SessionEvent::UpdateFinished);
-        let state = self.own_node.get().map(|node| NodeView(&node).state().to_owned());
-        self.metrics.set_state(&state.unwrap_or_default(), "");
-        self.metrics.set_updated(config, "");
-        Ok(NextReconcile::Immediately)
     }
 }

@@ -106,15 +106,9 @@ impl Agent {
         }
     }
 
-    /// Reports what the host can do: when the daemon has started, and whenever it becomes idle, because a config may
-    /// install a boot loader or a container runtime.
+    /// Reports what the host can do, if that is due.
     async fn report_abilities(&mut self, node: &Arc<Node>, step: &AgentStep) -> Result<()> {
-        let is_due = match step {
-            AgentStep::Idle => self.abilities_of != Some(self.disk.change_count()),
-            AgentStep::AwaitReboot | AgentStep::ReportInitialConfig => false,
-            _ => self.abilities_of.is_none(),
-        };
-        if !is_due {
+        if !self.session.are_abilities_due(step, self.disk.change_count()) {
             return Ok(());
         }
         let root = self.disk.path().to_owned();
@@ -122,7 +116,7 @@ impl Agent {
         let patch = annotations::changed_only(node, annotations::host(&abilities));
         // A report must not keep the machine from its config.
         match self.own_node.annotate(patch).await {
-            Ok(_) => self.abilities_of = Some(self.disk.change_count()),
+            Ok(_) => self.session.abilities_reported_at = Some(self.disk.change_count()),
             Err(error) => {
                 let error = format_args!("{error:#}");
                 tracing::warn!(%error, "cannot report what this host can do");
@@ -166,8 +160,7 @@ impl Agent {
         self.metrics.set_state(machinist_core::api::names::state::DONE, "");
         self.metrics.set_updated(config, "");
         self.reporter.write_status(node, reports::updated(&self.own_node.name));
-        if !self.is_last_good {
-            self.is_last_good = true;
+        if self.session.take_last_good() {
             self.store_last_good(node);
         }
         Ok(NextReconcile::Wait(None))

@@ -113,8 +113,7 @@ impl Agent {
             return Ok(());
         };
         let error_text = format!("{error:#}");
-        let mut paths = self.drifted.iter().map(|drifted| drifted.path.as_str());
-        if self.session.heal_limit.are_all_in_conflict(&mut paths) {
+        if self.session.may_update_despite_drift() {
             tracing::warn!(error = error_text, "continuing despite drift in contested paths");
             return Ok(());
         }
@@ -211,7 +210,7 @@ impl Agent {
         let PreparedUpdate { flags, actions, os, .. } = prepared;
         self.reporter.write_status(node, reports::applying(flags));
         // After a reboot, a daemon in a pod runs only if the kubelet does.
-        self.kubelet_ran = match &self.kubelet {
+        self.session.has_kubelet_run = match &self.kubelet {
             Some(endpoint) if actions::restarts_services(&actions) => {
                 kubelet_health::responds(endpoint).await
             }
