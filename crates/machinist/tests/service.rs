@@ -142,17 +142,91 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
+/// The response to a GET of this port.
+fn get(port: u16, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    let mut response = String::new();
+    stream.read_to_string(&mut response)?;
+    Ok(response)
+}
+
 /// Whether a GET of this port is answered.
 fn answers(port: u16, path: &str) -> bool {
-    let ask = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
-        let mut response = String::new();
-        stream.read_to_string(&mut response)?;
-        Ok(response)
-    };
-    ask().is_ok_and(|response| response.starts_with("HTTP/1.1 "))
+    get(port, path).is_ok_and(|response| response.starts_with("HTTP/1.1 "))
+}
+
+/// Waits until `/readyz` has a status and names a failure.
+fn wait_for_failure(port: u16, status: &str, failure: &str) {
+    let start = Instant::now();
+    loop {
+        let response = get(port, "/readyz").unwrap_or_default();
+        if response.starts_with(&format!("HTTP/1.1 {status} ")) && response.contains(failure) {
+            return;
+        }
+        assert!(start.elapsed() < TIMEOUT, "{failure} is not in /readyz: {response}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn readyz_of_daemon_server_and_hub_names_what_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, kubeconfig) = unreachable_cluster(dir.path());
+    let ports = [free_port(), free_port(), free_port(), free_port(), free_port()];
+    let metrics = |port: u16| format!("--metrics-listen=127.0.0.1:{port}");
+    let work = tempfile::tempdir().unwrap();
+    let daemon = Service::start(
+        work.path(),
+        &[
+            "daemon",
+            "--kubeconfig",
+            &kubeconfig,
+            "--root",
+            &root,
+            "--node-name=a",
+            &metrics(ports[0]),
+        ],
+    );
+    // A daemon is ready without an API server: the machine keeps its config.
+    wait_for_failure(ports[0], "200", "list and watch (/api/v1/nodes metadata.name=a)");
+    daemon.stop();
+
+    let data = dir.path().join("data");
+    let (data, missing) = (data.to_str().unwrap(), dir.path().join("missing"));
+    let backups = format!("--backup-dir={}", missing.display());
+    let work = tempfile::tempdir().unwrap();
+    let arguments =
+        ["up", "--api-listen=127.0.0.1:0", "--data-dir", data, &backups, &metrics(ports[1])];
+    let hub = Service::start(work.path(), &arguments);
+    wait_for_failure(ports[1], "200", "take the daily backup");
+
+    let certificate = ["cert", "key"].map(|name| format!("--{name}={data}/pki/server.pem"));
+    let listen = [format!("--insecure-port={}", ports[2]), format!("--secure-port={}", ports[3])];
+    let work = tempfile::tempdir().unwrap();
+    let arguments = [
+        "server",
+        "start",
+        "--listen-address=127.0.0.1",
+        "--kubeconfig",
+        &kubeconfig,
+        &metrics(ports[4]),
+        &listen[0],
+        &listen[1],
+        &certificate[0],
+        &certificate[1],
+        "--apiserver-url=https://localhost:6443",
+    ];
+    let server = Service::start(work.path(), &arguments);
+    // A server without configs is not ready, and says why.
+    wait_for_failure(
+        ports[4],
+        "503",
+        "list and watch (/apis/machineconfiguration.openshift.io/v1/",
+    );
+    server.stop();
+    hub.stop();
 }
 
 /// The other processes, with a real hub. Each writes a few lines when it starts and stops, and the server one for each

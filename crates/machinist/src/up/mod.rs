@@ -16,6 +16,8 @@ mod embedded_controller;
 pub mod initial_objects;
 pub mod kubeconfig;
 pub mod pki;
+#[cfg(test)]
+mod rights_tests;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

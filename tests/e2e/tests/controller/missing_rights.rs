@@ -16,7 +16,34 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Everything but the resources that the tests are about.
 const OTHER_RIGHTS: &str = r#"
 - {apiGroups: ["coordination.k8s.io", "config.openshift.io", "operator.openshift.io", "apps", "policy"], resources: ["*"], verbs: ["*"]}
-- {apiGroups: [""], resources: ["namespaces", "secrets", "configmaps", "events", "pods", "pods/eviction"], verbs: ["*"]}
+- {apiGroups: [""], resources: ["namespaces", "secrets", "configmaps", "events", "pods/eviction"], verbs: ["*"]}
+"#;
+const ALL_PODS: &str = r#"
+- {apiGroups: [""], resources: ["pods"], verbs: ["*"]}
+"#;
+const PODS_WITHOUT_WATCH: &str = r#"
+- {apiGroups: [""], resources: ["pods"], verbs: ["get", "list"]}
+"#;
+/// A machine that is to be drained, with a pod that no kubelet ends.
+const DRAINED_MACHINE: &str = r#"
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: default, namespace: default}
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: n1
+  labels: {node-role.kubernetes.io/worker: ""}
+  annotations: {machineconfiguration.openshift.io/desiredDrain: drain-rendered-worker-1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: app, namespace: default}
+spec:
+  nodeName: n1
+  automountServiceAccountToken: false
+  containers: [{name: app, image: "localhost/busybox:1"}]
 "#;
 const ALL_NODES: &str = r#"
 - {apiGroups: [""], resources: ["nodes", "nodes/status"], verbs: ["*"]}
@@ -106,7 +133,12 @@ fn metrics_address(cluster: &Cluster) -> String {
 
 #[test]
 fn a_missing_right_to_list_nodes_is_named_and_keeps_the_controller_unready() {
-    let site = RestrictedController::start(&[OTHER_RIGHTS, ALL_OF_OUR_GROUP, NODES_WITHOUT_LIST]);
+    let site = RestrictedController::start(&[
+        OTHER_RIGHTS,
+        ALL_PODS,
+        ALL_OF_OUR_GROUP,
+        NODES_WITHOUT_LIST,
+    ]);
     site.wait_for_report(&["cannot list resource \"nodes\" in API group \"\""]);
     assert!(site.readyz().unwrap().contains(" 503 "));
     site.grant(ALL_NODES);
@@ -114,10 +146,29 @@ fn a_missing_right_to_list_nodes_is_named_and_keeps_the_controller_unready() {
     assert!(site.controller.log().contains("a task works again"));
 }
 
+/// The pods of a machine are watched only while it is drained.
+#[test]
+fn a_missing_right_to_watch_the_pods_of_a_drain_is_named() {
+    let site = RestrictedController::start(&[
+        OTHER_RIGHTS,
+        PODS_WITHOUT_WATCH,
+        ALL_NODES,
+        ALL_OF_OUR_GROUP,
+    ]);
+    site.cluster.apply(DRAINED_MACHINE).unwrap();
+    site.wait_for_report(&["/api/v1/pods", "cannot watch resource \"pods\""]);
+    site.grant(ALL_PODS);
+    site.wait_until_ready();
+}
+
 #[test]
 fn a_missing_right_to_write_the_pool_status_is_named_and_becomes_an_event() {
-    let site =
-        RestrictedController::start(&[OTHER_RIGHTS, ALL_NODES, OUR_GROUP_WITHOUT_POOL_STATUS]);
+    let site = RestrictedController::start(&[
+        OTHER_RIGHTS,
+        ALL_PODS,
+        ALL_NODES,
+        OUR_GROUP_WITHOUT_POOL_STATUS,
+    ]);
     let right = "cannot patch resource \"machineconfigpools/status\" in API group \"machineconfiguration.openshift.io\"";
     site.wait_for_report(&[right, "worker"]);
     wait_for("an event on the pool", || {
