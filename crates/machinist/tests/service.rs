@@ -177,7 +177,7 @@ fn readyz_of_daemon_server_and_hub_names_what_fails() {
     let ports = [free_port(), free_port(), free_port(), free_port(), free_port()];
     let metrics = |port: u16| format!("--metrics-listen=127.0.0.1:{port}");
     let work = tempfile::tempdir().unwrap();
-    let daemon = Service::start(
+    let daemon = ServiceProcess::start(
         work.path(),
         &[
             "daemon",
@@ -199,7 +199,7 @@ fn readyz_of_daemon_server_and_hub_names_what_fails() {
     let work = tempfile::tempdir().unwrap();
     let arguments =
         ["up", "--api-listen=127.0.0.1:0", "--data-dir", data, &backups, &metrics(ports[1])];
-    let hub = Service::start(work.path(), &arguments);
+    let hub = ServiceProcess::start(work.path(), &arguments);
     wait_for_failure(ports[1], "200", "take the daily backup");
 
     let certificate = ["cert", "key"].map(|name| format!("--{name}={data}/pki/server.pem"));
@@ -218,7 +218,7 @@ fn readyz_of_daemon_server_and_hub_names_what_fails() {
         &certificate[1],
         "--apiserver-url=https://localhost:6443",
     ];
-    let server = Service::start(work.path(), &arguments);
+    let server = ServiceProcess::start(work.path(), &arguments);
     // A server without configs is not ready, and says why.
     wait_for_failure(
         ports[4],

@@ -30,7 +30,7 @@ const LEASE_INTERVAL: Duration = Duration::from_secs(10);
 /// After this long without a renewal, in seconds, the machine counts as silent.
 const LEASE_DURATION_SECONDS: i32 = 40;
 /// What fails while the machine cannot register its Node.
-pub(super) const REGISTER_TASK: &str = "register the Node";
+const REGISTER_TASK: &str = "register the Node";
 /// The namespace of the machines' leases.
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// The pause after the API server did not respond.
@@ -81,7 +81,7 @@ impl NodeHeartbeat {
 
     /// Registers the Node if there is none, and reports it as ready. A failure is reported.
     pub(super) async fn register_once(&self) -> Option<()> {
-        self.failures.record("register the Node", &self.name, self.try_register().await)
+        self.failures.record(REGISTER_TASK, &self.name, self.try_register().await)
     }
 
     async fn try_register(&self) -> Result<()> {
