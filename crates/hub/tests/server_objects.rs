@@ -115,6 +115,42 @@ async fn a_collection_is_deleted_by_selector() {
     assert_eq!(left[0].metadata.name.as_deref(), Some("c"));
 }
 
+/// More than are deleted at a time, and some that only get a mark.
+#[tokio::test]
+async fn a_large_collection_is_deleted_in_order() {
+    let server = TestHub::start().await;
+    let things = api(&server, "things");
+    let names: Vec<String> = (0..600).map(|index| format!("t{index:03}")).collect();
+    for (index, name) in names.iter().enumerate() {
+        let mut object = test_object(name, json!({}));
+        object.metadata.finalizers = (index % 100 == 50).then(|| vec!["g.io/keep".to_owned()]);
+        things.create(&PostParams::default(), &object).await.unwrap();
+    }
+    let list = things.list(&ListParams::default().limit(1)).await.unwrap();
+    let revision = list.metadata.resource_version.unwrap();
+    let all = ListParams::default();
+    things.delete_collection(&DeleteParams::default(), &all).await.unwrap();
+    let path =
+        format!("/apis/g.io/v1/things?watch=true&timeoutSeconds=1&resourceVersion={revision}");
+    let (_, events) = server.send("GET", &path, &[], String::new()).await;
+    let events = events
+        .as_str()
+        .unwrap()
+        .lines()
+        .map(|line| -> Value { serde_json::from_str(line).unwrap() });
+    let changed: Vec<(String, bool)> = events
+        .map(|event| {
+            let name = event["object"]["metadata"]["name"].as_str().unwrap().to_owned();
+            (name, event["type"] == "DELETED")
+        })
+        .collect();
+    let marked = |index: usize| index % 100 == 50;
+    let expected: Vec<(String, bool)> =
+        names.into_iter().enumerate().map(|(index, name)| (name, !marked(index))).collect();
+    assert_eq!(changed, expected);
+    assert_eq!(things.list(&all).await.unwrap().items.len(), 6, "those that are marked");
+}
+
 #[tokio::test]
 async fn pages_are_views_of_one_revision() {
     let server = TestHub::start().await;

@@ -212,8 +212,8 @@ pub(super) async fn delete_collection(
     let (entries, meta) = read::list_page(&call.hub.inner.store, &selection, &call.options)?;
     let keys = entries.into_iter().map(|entry| entry.key);
     let keys = keys.filter(|key| !deletion::is_protected(call.kind, name_in(key)));
-    // One at a time, each would wait for a sync of its own. In order, so that watchers see it so.
-    let objects: Vec<Value> = futures::stream::iter(keys)
+    // One at a time, each would wait for a sync of its own.
+    let deletes = futures::stream::iter(keys)
         .map(|key| {
             let options = &options;
             async move {
@@ -229,8 +229,9 @@ pub(super) async fn delete_collection(
         })
         .buffered(CONCURRENT_DELETES)
         .try_filter_map(|object| std::future::ready(Ok(object)))
-        .try_collect()
-        .await?;
+        .try_collect();
+    // In order, so that watchers see it so: tokio's budget would put some of the writes behind later ones.
+    let objects: Vec<Value> = tokio::task::unconstrained(deletes).await?;
     // Nobody knows whether a selector would match these.
     if selection.is_everything() && meta.continue_.is_none() {
         let store = &call.hub.inner.store;
@@ -239,7 +240,7 @@ pub(super) async fn delete_collection(
         }
     }
     let meta = ListMeta { revision: meta.revision, ..ListMeta::default() };
-    let list = call.renderer().list_of(&objects, &meta);
+    let list = call.renderer().list_of(objects, &meta);
     Ok(call.renderer().encode(StatusCode::OK, &list))
 }
 

@@ -170,21 +170,20 @@ impl ObjectRenderer<'_> {
                 "metadata": meta.to_value(),
                 "items": objects.iter().map(partial_metadata).collect::<Vec<_>>(),
             }),
-            ResponseForm::Object | ResponseForm::AggregatedDiscovery => {
-                self.list_of(&objects, meta)
-            }
+            ResponseForm::Object | ResponseForm::AggregatedDiscovery => self.list_of(objects, meta),
         };
         Ok(self.encode(StatusCode::OK, &list))
     }
 
     /// Encodes a list as one value.
-    pub(super) fn list_of(&self, objects: &[Value], meta: &ListMeta) -> Value {
-        json!({
+    pub(super) fn list_of(&self, objects: Vec<Value>, meta: &ListMeta) -> Value {
+        let mut list = json!({
             "apiVersion": self.kind.api_version(),
             "kind": self.kind.list_kind,
             "metadata": meta.to_value(),
-            "items": objects,
-        })
+        });
+        list["items"] = objects.into(); // without a copy of each
+        list
     }
 
     /// Responds with a value in the negotiated encoding.
