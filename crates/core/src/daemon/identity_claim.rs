@@ -2,8 +2,11 @@
 //!
 //! Each daemon writes a claim to its Node, and watches it. A daemon that finds the claim of another boot replaces it: the
 //! machine has rebooted, and nobody objects. If another machine does run, its daemon sees the new claim, and the one that
-//! claimed first writes its claim again. The later one sees that, and is refused. Called by `daemon/agent/identity` in the
-//! shell.
+//! claimed first writes its claim again. The later one sees that, and is refused.
+//!
+//! An earlier claim may also be one that nobody holds any more: an API server that was restored has the claim of a boot
+//! before this one. So the later daemon writes its own claim once more, and yields if the other one objects again. Called
+//! by `daemon/agent/identity` in the shell.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,6 +14,8 @@ use std::time::Duration;
 
 /// How long a daemon waits for an objection after it has replaced the claim of another boot.
 pub const CLAIM_GRACE: Duration = Duration::from_secs(1);
+/// A daemon that finds an earlier claim again this soon after it has replaced it is not alone.
+pub const CHALLENGE_WINDOW: Duration = Duration::from_secs(300);
 /// After this long a refused daemon claims again: the other machine may be gone.
 pub const REFUSED_RETRY_INTERVAL: Duration = Duration::from_secs(300);
 
@@ -72,6 +77,8 @@ pub enum ClaimState {
         claim: IdentityClaim,
         /// Until then another machine may object, since the daemon started.
         acts_at: Duration,
+        /// When the daemon last replaced an earlier claim with its own, since it started.
+        challenged_at: Option<Duration>,
     },
     /// Another machine has it.
     Refused {
@@ -80,6 +87,17 @@ pub enum ClaimState {
         /// When to claim again, since the daemon started.
         retry_at: Duration,
     },
+}
+
+impl ClaimState {
+    /// When the daemon last replaced an earlier claim with its own.
+    #[must_use]
+    pub fn challenged_at(&self) -> Option<Duration> {
+        match self {
+            Self::Holding { challenged_at, .. } => *challenged_at,
+            Self::Unclaimed | Self::Refused { .. } => None,
+        }
+    }
 }
 
 /// What the daemon does about its claim.
@@ -105,6 +123,11 @@ pub enum ClaimStep {
         claim: IdentityClaim,
         /// The other machine, which is refused.
         refused: IdentityClaim,
+    },
+    /// Write the claim of this machine over an earlier one, which nobody may hold any more.
+    Challenge {
+        /// The claim.
+        claim: IdentityClaim,
     },
     /// Stop acting: another machine was first.
     Yield(IdentityClaim),
@@ -140,7 +163,12 @@ pub fn claim_step(
         ClaimState::Holding { claim, .. } if claim.precedes(&found) => {
             ClaimStep::Object { claim: claim.clone(), refused: found }
         }
-        ClaimState::Holding { .. } => ClaimStep::Yield(found),
+        ClaimState::Holding { challenged_at: Some(at), .. }
+            if now.saturating_sub(*at) < CHALLENGE_WINDOW =>
+        {
+            ClaimStep::Yield(found)
+        }
+        ClaimState::Holding { claim, .. } => ClaimStep::Challenge { claim: claim.clone() },
         ClaimState::Refused { retry_at, .. } if now >= *retry_at => {
             ClaimStep::Write { claim: own, replaces: true }
         }
@@ -188,8 +216,11 @@ mod tests {
         // A daemon that restarts keeps the time of its claim.
         let kept = ClaimStep::Keep { claim: claim("new", 3), pause: Duration::ZERO };
         assert_eq!(step(&ClaimState::Unclaimed, Some(claim("new", 3))), kept);
-        let holding =
-            ClaimState::Holding { claim: claim("new", 9), acts_at: Duration::from_secs(11) };
+        let holding = ClaimState::Holding {
+            claim: claim("new", 9),
+            acts_at: Duration::from_secs(11),
+            challenged_at: None,
+        };
         let waits = ClaimStep::Keep { claim: claim("new", 9), pause: Duration::from_secs(1) };
         assert_eq!(step(&holding, Some(claim("new", 9))), waits);
         // The other machine is gone, as far as anyone knows.
@@ -199,6 +230,25 @@ mod tests {
         let stays = ClaimStep::StayRefused { by: claim("old", 1), pause: Duration::from_secs(2) };
         assert_eq!(step(&refused(12), Some(claim("old", 1))), stays);
         assert_eq!(step(&refused(12), None), write(false));
+    }
+
+    #[test]
+    fn a_restored_claim_of_an_earlier_boot_is_replaced_once() {
+        let holding = |challenged_at| ClaimState::Holding {
+            claim: claim("new", 9),
+            acts_at: Duration::ZERO,
+            challenged_at,
+        };
+        let step = |state: &ClaimState, seconds| {
+            let found = Some(claim("old", 1));
+            claim_step(claim("new", 20), state, found, Duration::from_secs(seconds))
+        };
+        let challenge = ClaimStep::Challenge { claim: claim("new", 9) };
+        assert_eq!(step(&holding(None), 10), challenge);
+        let challenged = holding(Some(Duration::from_secs(10)));
+        assert_eq!(step(&challenged, 12), ClaimStep::Yield(claim("old", 1)));
+        // Long after that it is another restore.
+        assert_eq!(step(&challenged, 310), challenge);
     }
 
     /// A daemon, and what it has done.
@@ -213,11 +263,18 @@ mod tests {
             let now = Duration::from_secs(time);
             match claim_step(own, &self.state, node.clone(), now) {
                 ClaimStep::Keep { claim, .. } => {
-                    self.state = ClaimState::Holding { claim, acts_at: now };
+                    let challenged_at = self.state.challenged_at();
+                    self.state = ClaimState::Holding { claim, acts_at: now, challenged_at };
                 }
                 ClaimStep::Write { claim, .. } | ClaimStep::Object { claim, .. } => {
                     *node = Some(claim.clone());
-                    self.state = ClaimState::Holding { claim, acts_at: now };
+                    let challenged_at = self.state.challenged_at();
+                    self.state = ClaimState::Holding { claim, acts_at: now, challenged_at };
+                }
+                ClaimStep::Challenge { claim } => {
+                    *node = Some(claim.clone());
+                    let challenged_at = Some(now);
+                    self.state = ClaimState::Holding { claim, acts_at: now, challenged_at };
                 }
                 ClaimStep::Yield(by) => {
                     let retry_at = now + REFUSED_RETRY_INTERVAL;
@@ -237,7 +294,7 @@ mod tests {
         ) {
             let mut machines = ["a", "b"].map(|boot| Machine { boot, state: ClaimState::Unclaimed });
             let mut node = None;
-            let settled = [false, true, false, true, false, true, false, true];
+            let settled = [false, true].repeat(6);
             for (time, second) in (0..).zip(order.into_iter().chain(settled)) {
                 machines[usize::from(second)].act(&mut node, time, if second { skew } else { 0 });
             }

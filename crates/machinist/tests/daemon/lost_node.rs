@@ -42,3 +42,24 @@ fn the_disk_is_right_and_the_node_is_corrected() {
     fixture.wait_done("w1");
     daemon.assert_runs();
 }
+
+/// The Node as a backup has it that was made before the machine rebooted.
+#[test]
+fn a_restored_claim_of_an_earlier_boot_refuses_nobody() {
+    let fixture = DaemonFixture::start();
+    let root = fixture.join("w1");
+    fixture.apply_files(&[("/etc/one", "first")]);
+    let mut daemon = DaemonProcess::start(&root, "w1");
+    wait_for_text(&root.join("etc/one"), "first");
+    fixture.wait_done("w1");
+    let earlier = "machinist.dev/identity-claim=earlier-boot unknown 1000";
+    fixture.machinist(&["annotate", "--overwrite", "node", "w1", earlier]);
+    fixture.apply_files(&[("/etc/one", "second")]);
+    wait_for_text(&root.join("etc/one"), "second");
+    fixture.wait_done("w1");
+    let claim = fixture.annotation("w1", "machinist.dev/identity-claim");
+    assert!(claim.starts_with("w1 "), "{claim}");
+    let events = fixture.events("w1");
+    assert!(!events.iter().any(|event| event.starts_with("Identity")), "{events:?}");
+    daemon.assert_runs();
+}

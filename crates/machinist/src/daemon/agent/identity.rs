@@ -54,6 +54,17 @@ impl Agent {
                 }
                 Ok(Some(NextReconcile::Immediately))
             }
+            ClaimStep::Challenge { claim } => {
+                tracing::warn!(
+                    "the Node has an earlier claim, as after a restore: claiming it again"
+                );
+                self.own_node.annotate(annotations::identity_claim(&claim)).await?;
+                self.hold(claim, CLAIM_GRACE);
+                if let ClaimState::Holding { challenged_at, .. } = &mut self.session.claim {
+                    *challenged_at = Some(self.started.elapsed());
+                }
+                Ok(Some(NextReconcile::Immediately))
+            }
             ClaimStep::Yield(by) => {
                 let reason = refused_reason(&self.own_node.name, &by);
                 tracing::error!(reason, "refused");
@@ -103,7 +114,8 @@ impl Agent {
             tracing::warn!("the other machine does not object any more: working again");
             self.session.after(SessionEvent::DiskSuspected);
         }
-        self.session.claim = ClaimState::Holding { claim, acts_at: self.now() + pause };
+        let (acts_at, challenged_at) = (self.now() + pause, self.session.claim.challenged_at());
+        self.session.claim = ClaimState::Holding { claim, acts_at, challenged_at };
         self.set_acting(true);
     }
 
