@@ -70,6 +70,12 @@ pub(crate) async fn run(root: &Path) -> Result<()> {
     if !observed.has_identity && identity_copy::restore(root)? {
         let Some(again) = service_state::observe(root).await else { return Ok(()) };
         observed = again;
+        // The unit of a package does not start without an identity.
+        if observed.active_state.as_deref() == Some("inactive")
+            && let Some(systemd) = Systemd::connect(root).await?
+        {
+            systemd.start(SERVICE).await?;
+        }
     }
     let Ok(unit) = fs::read_to_string(join_paths.last_good(SERVICE)) else { return Ok(()) };
     let copy = join_paths.last_good("machinist");

@@ -118,10 +118,10 @@ fn a_machine_keeps_its_identity_when_the_file_is_damaged() {
     wait_for_text(&root.join("etc/one"), "waited-");
     fixture.wait_done("w1");
     daemon.assert_runs();
-    drop(daemon);
 
     // Nothing of it stays.
     wait_for_text(&copy, &identity);
+    drop(daemon);
     let left = machinist(&["leave", "--root", root.to_str().unwrap()]);
     assert!(left.status.success(), "{left:?}");
     assert!(!file.exists() && !copy.exists());

@@ -12,4 +12,5 @@ mod immutable_files;
 mod own_unit;
 mod quarantine;
 mod random_faults;
+mod sparse_files;
 mod stalled_disk;

@@ -185,6 +185,8 @@ fn unit_text(options: &JoinOptions) -> String {
          Documentation=https://github.com/machinist-dev/machinist\n\
          Wants=network-online.target\n\
          After=network-online.target\n\
+         # However often it ends, it is started again.\n\
+         StartLimitIntervalSec=0\n\
          \n\
          [Service]\n\
          Type=notify\n\

@@ -169,9 +169,12 @@ impl HostCommands {
         };
         let (sender, lines) = mpsc::channel();
         let (errors, name) = (sender.clone(), command_name.to_owned());
-        thread::spawn(move || read_lines(stderr, &name, true, &errors, OutputLine::Error));
+        // Not thread::spawn, which ends the process where there are too many threads.
+        thread::Builder::new()
+            .spawn(move || read_lines(stderr, &name, true, &errors, OutputLine::Error))?;
         let name = command_name.to_owned();
-        thread::spawn(move || read_lines(stdout, &name, is_logged, &sender, OutputLine::Output));
+        thread::Builder::new()
+            .spawn(move || read_lines(stdout, &name, is_logged, &sender, OutputLine::Output))?;
         let waited = wait_within(&mut child, &lines, is_logged, limit);
         let (status, stdout, stderr) =
             waited.with_context(|| format!("cannot wait for {command_name}"))?;
