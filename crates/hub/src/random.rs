@@ -1,8 +1,8 @@
 //! Random bytes for secrets: tokens, certificate serials and the like.
 //!
 //! The only place that draws them, so that every secret comes from the operating system's CSPRNG and no bit of it is
-//! fixed, as some bits of a UUID are. Object UIDs are not secret and stay UUIDs. Called by `router::admin_endpoints`
-//! and `auth::certificates`.
+//! fixed, as some bits of a UUID are. Object UIDs are not secret and stay UUIDs. Called by `router::admin_endpoints`,
+//! `auth::certificates` and the commands of the binary.
 
 /// The operating system gave no random bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

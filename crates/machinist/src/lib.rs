@@ -23,7 +23,6 @@
 //! | [`metrics`] | the endpoint for metrics and health of every process |
 //! | [`must_gather`] | collects the state of cluster and machine into an archive without secrets: `machinist must-gather` |
 //! | [`operator`] | deploys the other components into a Kubernetes cluster: `machinist operator` |
-//! | `random` | secrets from the system's CSPRNG |
 //! | [`server`] | serves Ignition configs to machines on their first boot: `machinist server` |
 //! | [`serving_certificate`] | the certificate that a process serves HTTPS with |
 //! | `systemd_notify` | readiness and watchdog of systemd services |
@@ -47,7 +46,6 @@ pub mod manifests;
 pub mod metrics;
 pub mod must_gather;
 pub mod operator;
-mod random;
 pub mod server;
 pub mod serving_certificate;
 mod systemd_notify;

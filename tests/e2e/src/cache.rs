@@ -83,8 +83,8 @@ fn walk(dir: &Path, name: &str, files: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Lower-case hexadecimal. The kit depends on no crate of the product, so that it cannot share its mistakes.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing into a String cannot fail.
         let _ = write!(text, "{byte:02x}");

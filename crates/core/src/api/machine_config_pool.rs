@@ -309,6 +309,15 @@ pub struct PoolSynchronizerStatus {
     pub other: UnknownFields,
 }
 
+impl MachineConfigPool {
+    /// The rendered config that the machines of the pool should have; empty if there is none yet.
+    #[must_use]
+    pub fn target_config(&self) -> &str {
+        let configuration = self.spec.configuration.as_ref();
+        configuration.and_then(|configuration| configuration.name.as_deref()).unwrap_or_default()
+    }
+}
+
 schema::kind_schema!(
     MachineConfigPool,
     schema::RootSchema::new::<MachineConfigPoolSpec>().status::<MachineConfigPoolStatus>(),

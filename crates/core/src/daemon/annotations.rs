@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::identity_claim::IdentityClaim;
 use crate::api::names::annotation::{self, machinist};
-use crate::api::names::state;
+use crate::api::names::{DRAIN_PREFIX, UNCORDON_PREFIX, state};
 use crate::node::{DriftedPath, MAX_REASON_CHARS, NodeView, format_drifted};
 use crate::os::abilities::HostAbilities;
 
@@ -135,27 +135,27 @@ pub fn clear_heal() -> NodeAnnotationPatch {
 /// The machine asks to be drained.
 #[must_use]
 pub fn request_drain(config: &str) -> NodeAnnotationPatch {
-    patch_of([(annotation::DESIRED_DRAIN, Some(&format!("drain-{config}")))])
+    patch_of([(annotation::DESIRED_DRAIN, Some(&format!("{DRAIN_PREFIX}{config}")))])
 }
 
 /// The machine asks to be uncordoned.
 #[must_use]
 pub fn request_uncordon(config: &str) -> NodeAnnotationPatch {
-    patch_of([(annotation::DESIRED_DRAIN, Some(&format!("uncordon-{config}")))])
+    patch_of([(annotation::DESIRED_DRAIN, Some(&format!("{UNCORDON_PREFIX}{config}")))])
 }
 
 /// Whether the machine was uncordoned with this config.
 #[must_use]
 pub fn is_uncordoned(node: &Node, config: &str) -> bool {
     let applied = NodeView(node).annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
-    applied.strip_prefix("uncordon-") == Some(config)
+    applied.strip_prefix(UNCORDON_PREFIX) == Some(config)
 }
 
 /// Whether the machine has requested a drain that is not complete.
 #[must_use]
 pub fn is_draining(view: NodeView<'_>) -> bool {
     let desired = view.annotation(annotation::DESIRED_DRAIN).unwrap_or_default();
-    desired.starts_with("drain-")
+    desired.starts_with(DRAIN_PREFIX)
         && view.annotation(annotation::LAST_APPLIED_DRAIN) != Some(desired)
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Node;
 
 use super::{PendingChange, Session, actions};
 use crate::api::names::annotation::{self, machinist};
-use crate::api::names::state;
+use crate::api::names::{DRAIN_PREFIX, UNCORDON_PREFIX, state};
 use crate::node::{MachineMode, NodeView};
 
 /// What the daemon observes of its Node and its disk.
@@ -189,7 +189,7 @@ fn pending_drain_request(node: NodeView<'_>) -> Option<AgentWait> {
         return None;
     }
     let request = request.to_owned();
-    Some(if request.starts_with("uncordon-") {
+    Some(if request.starts_with(UNCORDON_PREFIX) {
         AgentWait::Uncordon { request }
     } else {
         AgentWait::Drain { request }
@@ -210,13 +210,13 @@ fn defers_reboot(node: NodeView<'_>) -> bool {
 #[must_use]
 pub(super) fn is_drained_for(node: NodeView<'_>, config: &str) -> bool {
     let applied = node.annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
-    applied.strip_prefix("drain-") == Some(config)
+    applied.strip_prefix(DRAIN_PREFIX) == Some(config)
 }
 
 /// Whether the machine was drained and not uncordoned since.
 fn is_drained(node: NodeView<'_>) -> bool {
     let applied = node.annotation(annotation::LAST_APPLIED_DRAIN).unwrap_or_default();
-    applied.starts_with("drain-")
+    applied.starts_with(DRAIN_PREFIX)
 }
 
 /// Whether machines of this kind are drained at all. The pods of a single-node cluster have nowhere

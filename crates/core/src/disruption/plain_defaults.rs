@@ -1,7 +1,8 @@
 //! What changes of well-known files and of timers cost on plain hosts, where a reboot would surprise. Never on MCO's
 //! own hosts or hosts with CRI-O: there the cost is MCO's to the byte.
 
-use crate::api::operator::{DisruptionAction, DisruptionActionType as Type, ServiceReference};
+use super::{action, service};
+use crate::api::operator::{DisruptionAction, DisruptionActionType as Type};
 use crate::ignition::schema::{Config, Unit};
 use crate::os::abilities::{HostAbilities, HostRuntime, UserRules};
 use crate::os::host::HostKind;
@@ -106,15 +107,7 @@ const PATHS: [(&str, PathDefault); 23] = [
     ("/etc/issue.net", PathDefault::Nothing),
 ];
 
-fn action(type_: Type) -> DisruptionAction {
-    DisruptionAction { type_, ..DisruptionAction::default() }
-}
-
 /// An action that is skipped if the host does not have what it acts on.
-fn service(name: &str) -> Option<ServiceReference> {
-    Some(ServiceReference { service_name: name.to_owned(), ..ServiceReference::default() })
-}
-
 fn restart(unit: &str) -> DisruptionAction {
     DisruptionAction { restart: service(unit), if_present: true, ..action(Type::Restart) }
 }

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::{Resource, ResourceExt as _};
 
 use crate::api::MachineConfig;
+use crate::api::names::object::RENDERED_PREFIX;
 use crate::api::names::{annotation, label};
 
 /// The MachineConfig with the controller's version and its owner.
@@ -58,7 +59,7 @@ pub fn replacement(found: &MachineConfig, wanted: &MachineConfig) -> Option<Mach
 /// Whether a MachineConfig comes from a generator, not from an administrator or from rendering.
 #[must_use]
 pub fn is_generated(config: &MachineConfig) -> bool {
-    let is_rendered = config.name_any().starts_with("rendered-");
+    let is_rendered = config.name_any().starts_with(RENDERED_PREFIX);
     let is_made = config.annotations().contains_key(annotation::GENERATED_BY_CONTROLLER_VERSION);
     is_made && !is_rendered && config.labels().contains_key(label::ROLE)
 }

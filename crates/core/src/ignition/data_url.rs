@@ -2,6 +2,7 @@
 //! use, and written with its escaping byte for byte.
 
 use base64::Engine as _;
+#[cfg(any(test, feature = "fuzzing"))]
 use base64::engine::general_purpose::STANDARD;
 
 /// Why a text is not a data URL.
@@ -249,7 +250,8 @@ const GO_STANDARD: base64::engine::GeneralPurpose = base64::engine::GeneralPurpo
     base64::engine::GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// Standard base64 of some bytes.
+/// Standard base64 of some bytes, for tests and benchmarks.
+#[cfg(any(test, feature = "fuzzing"))]
 #[must_use]
 pub fn encode_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)

@@ -89,12 +89,6 @@ pub fn kernel_arguments(change: &OsChange) -> Option<Vec<String>> {
     Some(std::iter::once("kargs".to_owned()).chain(delete).chain(append).collect())
 }
 
-/// Whether this rpm-ostree supports images, from `rpm-ostree --version`.
-#[must_use]
-pub fn supports_container_images(version: &str) -> bool {
-    version.lines().any(|line| line.trim().trim_start_matches("- ") == "container")
-}
-
 #[derive(Debug, Deserialize)]
 struct RpmOstreeStatus {
     deployments: Vec<RpmOstreeDeployment>,

@@ -99,12 +99,6 @@ fn apply_to_list<'a, T>(
     stay.chain(set).collect()
 }
 
-/// The config that a pool points to.
-pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
-    let configuration = pool.spec.configuration.as_ref();
-    configuration.and_then(|configuration| configuration.name.as_deref()).unwrap_or_default()
-}
-
 /// The predicted state of a pool.
 #[derive(Debug, Clone)]
 pub(super) struct PoolForecast {
@@ -156,7 +150,7 @@ pub(super) fn forecast_pool(view: &PlanView<'_>, pool: &MachineConfigPool) -> Po
     let made = render(pool, configs, view.image_sources())
         .ok()
         .and_then(|made| made.into_object(pool, view.controller_config, "").ok());
-    let current = target_of(pool).to_owned();
+    let current = pool.target_config().to_owned();
     let mut outlook =
         PoolForecast { rendered: made, target: current, blocked: None, ends_rollback: false };
     match reconcile(&inputs) {

@@ -39,7 +39,7 @@ pub use machine_plan::{DisruptionCost, MachinePlan};
 pub use rollback::{RenderedRevision, RollbackError, plan_rollback, rendered_revisions};
 pub use warnings::{PlanWarning, PlanWarningKind};
 
-use forecast::{PlanView, PoolForecast, forecast_pool, target_of};
+use forecast::{PlanView, PoolForecast, forecast_pool};
 
 /// The state of the API server that a plan depends on.
 #[derive(Debug, Clone, Default)]
@@ -227,7 +227,10 @@ impl PlanContext<'_> {
         if is_same {
             return None;
         }
-        let before = old_pool.map(target_of).filter(|name| !name.is_empty()).map(str::to_owned);
+        let before = old_pool
+            .map(MachineConfigPool::target_config)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned);
         let target = new.desired_name().to_owned();
         let wanted = new.desired_config(self.after);
         let find = |name: &str| self.before.config(name);

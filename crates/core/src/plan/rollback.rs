@@ -15,8 +15,6 @@ use crate::render::reconcile::PoolRollback;
 use crate::render::{ImageSources, render};
 use crate::rollout::{RolloutPolicy, pool_of};
 
-use super::forecast::target_of;
-
 /// A rendered config of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderedRevision {
@@ -132,7 +130,7 @@ pub fn plan_rollback(
     wanted: Option<&str>,
 ) -> Result<PoolRollback, RollbackError> {
     let name = pool.metadata.name.clone().unwrap_or_default();
-    let current = target_of(pool).to_owned();
+    let current = pool.target_config().to_owned();
     if current.is_empty() {
         return Err(RollbackError::NothingRendered { pool: name });
     }

@@ -120,7 +120,7 @@ fn each_change_has_its_cost_and_order() {
             plan_changes(&snapshot, &change(machine_config("50-x", "worker", &spec)), &now());
         let [pool] = found.pools.as_slice() else { panic!("{found:?}") };
         assert!(!found.refused && pool.trouble.is_none(), "{pool:?}");
-        assert_eq!(pool.before.as_deref(), Some(target_of(&snapshot.pools[0])));
+        assert_eq!(pool.before.as_deref(), Some(snapshot.pools[0].target_config()));
         assert!(pool.after.is_some() && pool.after != pool.before);
         let costs: Vec<(&str, DisruptionCost)> =
             pool.machines.iter().map(|one| (one.machine.as_str(), one.cost)).collect();
@@ -171,7 +171,7 @@ fn a_first_config_costs_what_the_daemon_would_do() {
 #[test]
 fn each_machine_is_planned_from_its_own_config() {
     let mut snapshot = plan_snapshot();
-    let old = target_of(&snapshot.pools[0]).to_owned();
+    let old = snapshot.pools[0].target_config().to_owned();
     snapshot.machine_configs.push(machine_config("50-x", "worker", &file("/etc/x", "x")));
     let new = roll_out(&mut snapshot, "worker");
     snapshot.nodes[2] = node("c", &new, &["worker"]);
@@ -227,7 +227,7 @@ fn a_refused_change_names_the_machine_config_that_causes_it() {
 #[test]
 fn machines_move_when_a_pool_is_added_or_removed() {
     let mut snapshot = plan_snapshot();
-    let rendered = target_of(&snapshot.pools[0]).to_owned();
+    let rendered = snapshot.pools[0].target_config().to_owned();
     snapshot.nodes[0] = node("a", &rendered, &["worker", "infra"]);
     let motd = machine_config("50-infra", "infra", &file("/etc/motd", "infra"));
     let made = PlannedChanges {

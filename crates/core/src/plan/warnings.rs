@@ -11,7 +11,7 @@ use crate::ignition::schema::Config;
 use crate::reconcile_check::{CORE_USER, ConfigChange};
 use crate::rollout::{RolloutPolicy, max_unavailable};
 
-use super::forecast::{PoolForecast, target_of};
+use super::forecast::PoolForecast;
 use super::image_age;
 use super::machine_plan::MachinePlan;
 
@@ -227,7 +227,7 @@ pub(super) fn pool_warnings(
             "the pool was rolled back; this change ends the rollback".to_owned(),
         );
     }
-    if old.is_some_and(|old| old.blocked.is_none() && old.target != target_of(pool)) {
+    if old.is_some_and(|old| old.blocked.is_none() && old.target != pool.target_config()) {
         warn(PlanWarningKind::NotCaughtUp, "the pool has not rendered its current MachineConfigs yet: this plan includes those changes".to_owned());
     }
     found

@@ -3,17 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use crate::api::MachineConfigPool;
-
 use super::waiting::WaitReason;
 use crate::api::names::{annotation, state};
 use crate::node::{NodeView, NotReady, RolloutTarget};
-
-/// The config that the pool's machines should have.
-pub(super) fn target_of(pool: &MachineConfigPool) -> &str {
-    let configuration = pool.spec.configuration.as_ref();
-    configuration.and_then(|configuration| configuration.name.as_deref()).unwrap_or_default()
-}
 
 /// Why a machine is not a candidate: an administrator holds it, it has the target and works on it or failed
 /// on it, or it is not ready.
@@ -58,7 +50,7 @@ fn degraded(view: NodeView<'_>) -> WaitReason {
     }
 }
 
-/// Why a machine that has the target is not at work on it: nobody has heard of it for a while, and it does not reboot.
+/// Why a machine that has the target is not working on it: it has not reported for a while, and it does not reboot.
 fn silence(view: NodeView<'_>) -> Option<NotReady> {
     let is_rebooting = view.annotation(annotation::POST_CONFIG_ACTION) == Some(state::REBOOTING);
     let is_silent = |found: &NotReady| matches!(found, NotReady::NotReady(it) if it == "Unknown");

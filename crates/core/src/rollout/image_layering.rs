@@ -6,8 +6,6 @@ use crate::api::{Condition, MachineConfigPool, MachineOSBuild, MachineOSConfig, 
 
 use crate::node::{LayeredImage, RolloutTarget};
 
-use super::candidates::target_of;
-
 /// The progress of an image build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BuildProgress {
@@ -40,7 +38,7 @@ impl<'a> PoolLayering<'a> {
             config.spec.machine_config_pool.as_ref().is_some_and(|pool| pool.name == name)
         };
         let Some(config) = configs.iter().find(is_ours).copied() else { return Self::default() };
-        let target = target_of(pool);
+        let target = pool.target_config();
         let fits = |build: &&&MachineOSBuild| {
             let made_for = build.spec.machine_config.as_ref().map(|mc| mc.name.as_str());
             let of = build.spec.machine_os_config.as_ref().map(|mosc| mosc.name.as_str());
@@ -68,7 +66,7 @@ impl<'a> PoolLayering<'a> {
             pull_spec: self.pull_spec(),
             config: self.build.map(built_for).unwrap_or_default(),
         });
-        RolloutTarget { config: target_of(pool), image }
+        RolloutTarget { config: pool.target_config(), image }
     }
 
     /// Why machines have to wait for the image, if they do.

@@ -11,7 +11,6 @@ use crate::api::{
     MachineConfigPoolStatus, PoolSynchronizerStatus, set_condition,
 };
 
-use super::candidates::target_of;
 use super::image_layering::PoolLayering;
 use super::image_status::{image_degradation, image_progress};
 use super::pool_conditions::pool_mode;
@@ -129,7 +128,7 @@ fn set_progress(
     views: &[NodeView<'_>],
     all_updated: bool,
 ) {
-    let config = target_of(pool);
+    let config = pool.target_config();
     let target = match layering.pull_spec() {
         "" => config.to_owned(),
         image => format!("{config} / Image {image}"),

@@ -121,11 +121,12 @@ pub fn generate(
         .collect())
 }
 
-/// Renders a template with plain data and the functions that need no cluster. Used to compare the
-/// engine with Go.
+/// Renders a template with plain data and the functions that need no cluster. Public only for the test that compares
+/// the engine with Go.
 ///
 /// # Errors
 /// The template cannot be parsed or rendered.
+#[doc(hidden)]
 pub fn fill_plain(text: &str, data: &Value) -> Result<String, TemplateError> {
     engine::render_plain(text, &template_data::untyped(data), &TemplateFunctions::plain())
 }

@@ -24,6 +24,7 @@ use super::watch_encoder::WatchEncoder;
 use super::watch_rights::WatchRights;
 use super::{BufferedRequest, response, upgrade};
 use crate::metrics::OpenWatch;
+use crate::random;
 use crate::request::{QueryOptions, VersionMatch};
 use crate::request_shares::{WatchMemory, WatchResponse};
 use crate::schema::FieldError;
@@ -122,7 +123,7 @@ pub(super) fn watch(
             None
         }
     };
-    let length = watch_timeout(call.options.timeout_seconds, uuid::Uuid::new_v4().as_bytes()[0]);
+    let length = watch_timeout(call.options.timeout_seconds, random_fraction());
     let length = until_expiry(call.credential.expires(), jiff::Timestamp::now().as_second())
         .map_or(length, |left| left.min(length));
     let stream = WatchStream {
@@ -172,6 +173,11 @@ fn watch_timeout(requested: Option<u64>, fraction: u8) -> Duration {
 /// How long a credential still counts.
 fn until_expiry(expires: Option<i64>, now: i64) -> Option<Duration> {
     expires.map(|end| Duration::from_secs(u64::try_from(end.saturating_sub(now)).unwrap_or(0)))
+}
+
+/// Without random bytes all watches end together, which costs the hub a peak and nothing else.
+fn random_fraction() -> u8 {
+    random::bytes::<1>().map_or(0, |[byte]| byte)
 }
 
 /// The state of an open watch.

@@ -81,7 +81,8 @@ impl HubServer {
         Self { failures, ..self }
     }
 
-    /// Replaces the limits.
+    /// Replaces the limits. Tests need low ones.
+    #[cfg(any(test, feature = "fuzzing"))]
     #[must_use]
     pub fn with_limits(self, limits: ConnectionLimits) -> Self {
         Self { limits, ..self }

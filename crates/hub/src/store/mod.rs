@@ -260,10 +260,12 @@ impl Store {
         backup::write(to, page.revision, &page.entries).await
     }
 
-    /// Like [`Store::backup`], to a file that appears only when it is complete and durable.
+    /// Like [`Store::backup`], to a file that appears only when it is complete and durable. Public only for tests and
+    /// benchmarks: a hub streams its backups.
     ///
     /// # Errors
     /// The file cannot be written.
+    #[doc(hidden)]
     pub async fn backup_file(&self, path: &Path) -> Result<BackupInfo, StoreError> {
         let page = self.list("", None, None);
         backup::write_file(path, page.revision, &page.entries).await

@@ -12,7 +12,7 @@ use machinist_core::api::config::{
     ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet, NodeConfig,
 };
 use machinist_core::api::names::object::{
-    CLUSTER, CLUSTER_VERSION, CONTROLLER_CONFIG, POOL_MASTER, POOL_WORKER,
+    CLUSTER, CLUSTER_VERSION, CONTROLLER_CONFIG, POOL_MASTER, POOL_WORKER, RENDERED_PREFIX,
 };
 use machinist_core::api::{
     ContainerRuntimeConfig, ControllerConfig, ImageContentSourcePolicy, KubeletConfig,
@@ -95,7 +95,7 @@ impl GenerateInputs {
             controller_config.as_ref().and_then(|found| found.spec.release_image.clone());
         let feature_gate: Option<FeatureGate> = cluster_object(documents)?;
         let mut machine_configs: Vec<MachineConfig> = objects_of_kind(documents)?;
-        machine_configs.retain(|config| !config.name_any().starts_with("rendered-"));
+        machine_configs.retain(|config| !config.name_any().starts_with(RENDERED_PREFIX));
         Ok(Self {
             pools,
             machine_configs,

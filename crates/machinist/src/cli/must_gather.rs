@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use k8s_openapi::jiff::Timestamp;
 use machinist_core::redact::Redactor;
+use machinist_hub::random;
 use serde_json::Value;
 
 use super::connection_args::ConnectionArgs;
@@ -14,7 +15,6 @@ use crate::daemon::status;
 use crate::durable_file;
 use crate::kubernetes::ApiClient;
 use crate::must_gather::{self, Collected};
-use crate::random::random_bytes;
 
 /// Collect the state of the cluster and of this machine into an archive without secrets
 ///
@@ -57,7 +57,7 @@ impl MustGather {
         let file = self.out.clone().or(named);
         let file = file.unwrap_or_else(|| PathBuf::from(format!("{directory}.tar.gz")));
         // The key is not stored, so nobody can test guesses against the digests in the archive.
-        let redactor = Redactor::new(random_bytes::<32>()?);
+        let redactor = Redactor::new(random::bytes::<32>()?);
         let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
         let collected = runtime.block_on(self.collect(&redactor))?;
         let mut summary = collected.summary(&time.to_string());

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use machinist_core::api::names::object::{CONTROLLER_CONFIG, POOL_WORKER};
+use machinist_core::api::names::object::{CONTROLLER_CONFIG, POOL_WORKER, RENDERED_PREFIX};
 use machinist_core::api::{ControllerConfig, MachineConfig, MachineConfigPool, OSImageStream};
 use machinist_core::render::ImageSources;
 
@@ -77,7 +77,7 @@ pub(super) fn find(documents: &[ManifestDocument], pool: &str) -> Result<PoolInp
         );
     };
     let machine_configs = of_kind(documents, "MachineConfig")
-        .filter(|document| !document.name().starts_with("rendered-"))
+        .filter(|document| !document.name().starts_with(RENDERED_PREFIX))
         .map(ManifestDocument::typed)
         .collect::<Result<Vec<MachineConfig>>>()?;
     let controller_configs: Vec<&ManifestDocument> =

@@ -17,7 +17,6 @@ use machinist_core::serve::provisioning_token::{self, SECRET_PREFIX, SECRET_TYPE
 
 use super::connection_args::ConnectionArgs;
 use super::{CommandOutcome, output};
-use crate::random::random_bytes;
 use crate::server::TokenFile;
 
 /// Create, list and revoke provisioning tokens, with which machines fetch their config on the first boot
@@ -156,7 +155,7 @@ pub(super) struct CreateTokenArgs {
 
 impl CreateTokenArgs {
     async fn run(&self) -> Result<CommandOutcome> {
-        let mut new = provisioning_token::generate_token(random_bytes()?);
+        let mut new = provisioning_token::generate_token(machinist_hub::random::bytes()?);
         let lifetime = SignedDuration::try_from(self.ttl).context("--ttl")?;
         let expires = Timestamp::now().checked_add(lifetime).context("--ttl")?;
         new.token.expires = Some(expires);

@@ -4,9 +4,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
+use k8s_openapi::jiff::Timestamp;
 use machinist_hub::auth::ADMIN_GROUP;
 use machinist_hub::auth::certificates::{
     CertificateAuthority, CertificateError, CertificateInfo, PemKeyPair,
@@ -116,8 +116,7 @@ pub fn check_not_lost(directory: &DataDirectory, machines: &[String]) -> Result<
 
 /// The time in seconds since 1970.
 pub(super) fn now_seconds() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    i64::try_from(now).unwrap_or(i64::MAX)
+    Timestamp::now().as_second()
 }
 
 /// Creates the CA. It is never renewed, so its two files stay apart: other tools read the certificate. A crash

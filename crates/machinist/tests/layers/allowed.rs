@@ -128,7 +128,6 @@ pub(crate) const MACHINIST: Table = &[
     ("machine_report", ""),
     ("liveness", ""),
     ("manifests", ""),
-    ("random", ""),
     ("serving_certificate", ""),
     ("systemd_notify", ""),
     ("telemetry", ""),
@@ -147,5 +146,5 @@ pub(crate) const MACHINIST: Table = &[
     ("backup", "data_dir durable_file"),
     // Everything in one process, and the command line.
     ("up", "backup controller data_dir durable_file kubernetes listen liveness metrics server serving_certificate systemd_notify"),
-    ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes liveness machine_report manifests metrics must_gather operator random server serving_certificate systemd_notify telemetry up"),
+    ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes liveness machine_report manifests metrics must_gather operator server serving_certificate systemd_notify telemetry up"),
 ];

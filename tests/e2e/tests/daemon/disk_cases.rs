@@ -24,8 +24,7 @@ fn observed_path(root: &Path, path: &str) -> Value {
     if meta.is_symlink() {
         return json!({"link": fs::read_link(&target).unwrap()});
     }
-    let digest = Sha256::digest(fs::read(&target).unwrap());
-    let sha256: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = cache::hex(&Sha256::digest(fs::read(&target).unwrap()));
     json!({"mode": meta.mode() & 0o7777, "uid": meta.uid(), "gid": meta.gid(), "sha256": sha256})
 }
 

@@ -33,6 +33,10 @@ pub const NOT_YET_SET: &str = "not-yet-set";
 
 /// The highest suffix in [`annotation::MC_NAME_SUFFIX`]: a pool may have ten objects of a kind.
 pub const MAX_NAME_SUFFIX: usize = 9;
+/// The prefix of a request to be cordoned and drained; the config follows.
+pub const DRAIN_PREFIX: &str = "drain-";
+/// The prefix of a request to be uncordoned; the config follows.
+pub const UNCORDON_PREFIX: &str = "uncordon-";
 
 /// The largest MachineConfig that can be stored, in bytes.
 pub const MAX_MACHINE_CONFIG_BYTES: usize = 1_572_864;

@@ -132,15 +132,6 @@ fn names_of_images() {
 }
 
 #[test]
-fn old_versions_do_not_know_images() {
-    let version = "rpm-ostree:\n Version: '2024.8'\n Git: x\n Features:\n  - rust\n  - compose\n  - container\n";
-    assert!(supports_container_images(version));
-    assert!(!supports_container_images(
-        "rpm-ostree:\n Version: '2018.10'\n Features:\n  - compose\n"
-    ));
-}
-
-#[test]
 fn pauses_double_up_to_a_minute() {
     let seconds: Vec<u64> =
         (1..MAX_DOWNLOAD_ATTEMPTS).map(|failures| download_backoff(failures).as_secs()).collect();

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
 use crate::node::{MachineMode, NodeView, RolloutTarget};
-use crate::rollout::candidates::{already_targeted, by_zone_then_age, target_of};
+use crate::rollout::candidates::{already_targeted, by_zone_then_age};
 use crate::rollout::waiting::{MachineNames, WaitReason};
 
 use super::canary::{self, CanaryState};
@@ -85,7 +85,7 @@ pub fn decide_rollout(
     max_unavailable: i64,
     now: &Time,
 ) -> RolloutDecision {
-    decide_layered_rollout(target_of(pool).into(), pool, nodes, policy, max_unavailable, now)
+    decide_layered_rollout(pool.target_config().into(), pool, nodes, policy, max_unavailable, now)
 }
 
 /// As [`decide_rollout`], for a pool that may have a layered image.

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
+use machinist_core::api::names::object::RENDERED_PREFIX;
 use machinist_core::api::{MachineConfig, MachineConfigPool, selector};
 use machinist_core::generate::overridden::{OverriddenFile, overridden};
 use machinist_core::generated_config::legacy_names::superseded;
@@ -157,7 +158,8 @@ impl<'a> GeneratePass<'a> {
         let configs = self.context.caches.configs.all();
         let sources = || {
             let configs = configs.iter().map(AsRef::as_ref);
-            configs.filter(|config: &&MachineConfig| !config.name_any().starts_with("rendered-"))
+            configs
+                .filter(|config: &&MachineConfig| !config.name_any().starts_with(RENDERED_PREFIX))
         };
         for pool in &self.pools {
             // A pool whose selector is invalid has that reported by rendering.
