@@ -24,7 +24,7 @@ use crate::manifests::{self, ManifestDocument};
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist adopt --check\n\n\
         More examples:\n  machinist adopt --check -f collected/ -o json")]
-pub(super) struct Adopt {
+pub(super) struct AdoptArgs {
     /// Check and write nothing. Required, because it is all that this command does
     #[arg(long, required = true)]
     check: bool,
@@ -48,7 +48,7 @@ struct AdoptReport<'a> {
     pools: &'a [AdoptionVerdict],
 }
 
-impl Adopt {
+impl AdoptArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let (pools, configs, controller_config, streams) =
             if self.filename.is_empty() { self.read_cluster()? } else { self.read_manifests()? };

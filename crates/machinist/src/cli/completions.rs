@@ -9,12 +9,12 @@ use super::{Cli, CommandOutcome, output};
 /// Print the completion script for a shell
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist completions bash")]
-pub(super) struct Completions {
+pub(super) struct CompletionsArgs {
     /// The shell to print the script for
     shell: Shell, // words: keep
 }
 
-impl Completions {
+impl CompletionsArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "machinist", &mut script);

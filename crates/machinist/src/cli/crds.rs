@@ -9,7 +9,7 @@ use super::{CommandOutcome, output};
 /// Print the CustomResourceDefinitions of all kinds that Machinist serves and reads
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist crds -o name")]
-pub(super) struct Crds {
+pub(super) struct CrdsArgs {
     /// The output format; `name` prints only the names
     #[arg(short, long, value_enum, default_value_t = CrdsOutputFormat::Yaml)]
     output: CrdsOutputFormat,
@@ -22,7 +22,7 @@ enum CrdsOutputFormat {
     Name,
 }
 
-impl Crds {
+impl CrdsArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let crds = crds::crds();
         match self.output {

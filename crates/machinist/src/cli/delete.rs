@@ -31,7 +31,7 @@ use crate::manifests;
 /// they are the history that a rollback needs when the pool is created again.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist delete mc 50-worker-chrony --ignore-not-found")]
-pub(super) struct Delete {
+pub(super) struct DeleteArgs {
     /// A kind and names (mc a b), or objects with their kinds (mc/a node/b)
     #[arg(value_name = "TYPE NAME", conflicts_with = "filename")]
     resource_args: Vec<String>,
@@ -63,7 +63,7 @@ pub(super) struct Delete {
     session: SessionArgs,
 }
 
-impl Delete {
+impl DeleteArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents =
             if self.filename.is_empty() { Vec::new() } else { manifests::read(&self.filename)? };

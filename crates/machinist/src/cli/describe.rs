@@ -18,7 +18,7 @@ use crate::kubernetes::request::{ACCEPT_JSON, with_query};
 /// complete objects.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist describe mcp worker")]
-pub(super) struct Describe {
+pub(super) struct DescribeArgs {
     /// A kind and names (mcp worker), or objects (mcp/worker node/a); a kind alone means all its objects
     #[arg(value_name = "TYPE NAME", required = true)]
     resource_args: Vec<String>,
@@ -31,7 +31,7 @@ pub(super) struct Describe {
     session: SessionArgs,
 }
 
-impl Describe {
+impl DescribeArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let resource_args = ResourceArgs::parse(&self.resource_args)?;
         let is_named = !matches!(&resource_args, ResourceArgs::Kinds(_, names) if names.is_empty());

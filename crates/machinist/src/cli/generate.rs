@@ -30,7 +30,7 @@ use super::{CommandOutcome, output};
 #[command(
     after_help = "Examples:\n  machinist generate --pool worker -f examples/mirrors.yaml\n  machinist generate --pool worker -f examples/mirrors.yaml --out out/"
 )]
-pub(super) struct Generate {
+pub(super) struct GenerateArgs {
     /// The pool to generate for
     #[arg(long, value_name = "NAME")]
     pool: String,
@@ -61,7 +61,7 @@ pub(super) struct Generate {
     out: Option<PathBuf>,
 }
 
-impl Generate {
+impl GenerateArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let documents = read_documents(&self.filename, &self.session)?;
         let mut inputs = GenerateInputs::find(&documents)?;

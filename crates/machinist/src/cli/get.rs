@@ -20,7 +20,7 @@ use crate::kubernetes::watch::{ObjectWatch, WatchEvent, revision};
 /// with its group. Without names, all objects of the kind are shown.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist get mcp,mc")]
-pub(super) struct Get {
+pub(super) struct GetArgs {
     /// Kinds and names (mcp worker), several kinds (mcp,mc), or objects (mcp/worker node/a)
     #[arg(value_name = "TYPE NAME", required = true)]
     resource_args: Vec<String>,
@@ -72,7 +72,7 @@ impl GetOutputFormat {
 /// The responses to each query.
 type QueryResults = Vec<Vec<Value>>;
 
-impl Get {
+impl GetArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let resource_args = ResourceArgs::parse(&self.resource_args)?;
         self.check(&resource_args)?;

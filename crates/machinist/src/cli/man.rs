@@ -14,7 +14,7 @@ use super::{Cli, CommandOutcome, output};
 #[command(
     after_help = "Examples:\n  machinist man rollout status | man -l -\n  machinist man --out man1"
 )]
-pub(super) struct Man {
+pub(super) struct ManArgs {
     /// The command, such as rollout status [default: machinist itself]
     #[arg(value_name = "COMMAND", conflicts_with = "out")]
     command: Vec<String>,
@@ -24,7 +24,7 @@ pub(super) struct Man {
     out: Option<PathBuf>,
 }
 
-impl Man {
+impl ManArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let pages = pages()?;
         if let Some(directory) = &self.out {

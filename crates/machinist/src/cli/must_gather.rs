@@ -26,7 +26,7 @@ use crate::must_gather::{self, Collected};
 #[command(
     after_help = "Examples:\n  machinist must-gather\n  machinist must-gather --out gathered.tar.gz\n  machinist must-gather --out gathered.tar.gz -o json"
 )]
-pub(super) struct MustGather {
+pub(super) struct MustGatherArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
 
@@ -44,7 +44,7 @@ pub(super) struct MustGather {
     root: PathBuf,
 }
 
-impl MustGather {
+impl MustGatherArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         let time = Timestamp::now();
         let stamp = time.strftime("%Y%m%d-%H%M%S").to_string();

@@ -18,7 +18,7 @@ use crate::kubernetes::request::{MERGE_PATCH, with_query};
 /// Machines that are updating finish. Changes are rendered, but not rolled out.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist pause worker")]
-pub(super) struct Pause {
+pub(super) struct PauseArgs {
     /// The pool to pause
     pool: String,
 
@@ -29,7 +29,7 @@ pub(super) struct Pause {
 /// Resume a paused pool: its machines get the changes made in the meantime
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist resume worker")]
-pub(super) struct Resume {
+pub(super) struct ResumeArgs {
     /// The pool to resume
     pool: String,
 
@@ -37,13 +37,13 @@ pub(super) struct Resume {
     session: SessionArgs,
 }
 
-impl Pause {
+impl PauseArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         set_paused(&self.session, &self.pool, true)
     }
 }
 
-impl Resume {
+impl ResumeArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         set_paused(&self.session, &self.pool, false)
     }
