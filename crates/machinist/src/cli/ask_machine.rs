@@ -21,7 +21,6 @@ use super::cluster::snapshot::SnapshotKind;
 use super::node_request::{RequestDecision, request};
 use super::once::printable;
 use crate::machine_report::ReportKey;
-use crate::random::random_bytes;
 
 /// After this long the request is written again: someone else has asked the machine meanwhile.
 const ASK_AGAIN: Duration = Duration::from_secs(3);
@@ -53,7 +52,7 @@ pub(super) async fn ask<T: DeserializeOwned>(
 ) -> Result<T> {
     let key = ReportKey::default();
     let wanted = ReportRequest {
-        id: hex(&random_bytes::<16>()?),
+        id: hex(&machinist_hub::random::bytes::<16>()?),
         report: question.report.to_owned(),
         recipient: key.recipient(),
         after: question.after.map(str::to_owned),
