@@ -2,7 +2,7 @@
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use machinist_core::api::names::annotation::REASON;
+use machinist_core::api::names::annotation::{REASON, STATE};
 use machinist_core::api::{MachineConfigNode, MachineConfigPool, find_condition};
 use machinist_core::rollout::pool_status;
 use serde_json::json;
@@ -16,7 +16,7 @@ fn a_machine_does_not_push_out_what_others_report() {
         _ => "x".repeat(250_000),
     };
     let node = |name: &String| -> Node {
-        let annotations = json!({REASON: reason(name)});
+        let annotations = json!({STATE: "Degraded", REASON: reason(name)});
         let labels = json!({"node-role.kubernetes.io/worker": ""});
         let metadata = json!({"name": name, "annotations": annotations, "labels": labels});
         serde_json::from_value(json!({"metadata": metadata})).unwrap()

@@ -217,7 +217,8 @@ async fn many_machines_do_not_fill_the_hub_together() {
     let machine = || UserInfo::node("w0");
     let update = async |size: usize| {
         let router = hub.hub.router_as(machine());
-        send(router, "PUT", "/api/v1/nodes/w0", &[], node("w0", size)).await.0.as_u16()
+        let path = "/api/v1/nodes/w0/status";
+        send(router, "PUT", path, &[], node("w0", size)).await.0.as_u16()
     };
     assert_eq!(update(930_000).await, 429);
     assert_eq!(update(50_000).await, 200, "machines report their state");
