@@ -210,6 +210,25 @@ mod tests {
         assert_eq!(flood.next().await, Some(ClientFrame::Violation(TooManyFrames)));
     }
 
+    proptest::proptest! {
+        /// Whatever a client sends, the reader comes to an end and holds no more than a control frame.
+        #[test]
+        fn any_bytes_are_read_to_an_end(bytes: Vec<u8>) {
+            let read = async {
+                let (mut reader, mut frames) = (FrameReader::new(&bytes[..]), 0);
+                while let Some(frame) = reader.next().await {
+                    frames += 1;
+                    if let ClientFrame::Ping(payload) = frame {
+                        assert!(payload.len() <= 125);
+                    }
+                }
+                frames
+            };
+            let frames = futures::executor::block_on(read);
+            assert!(frames <= bytes.len() / 2, "{frames} in {} bytes", bytes.len());
+        }
+    }
+
     #[test]
     fn headers_of_the_server() {
         assert_eq!(header(Opcode::Text, 5), [0x81, 5]);

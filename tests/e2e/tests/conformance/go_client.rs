@@ -35,8 +35,9 @@ fn websocket(api_server: &ApiServer) {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "websocket"}});
     let maps = "/api/v1/namespaces/default/configmaps";
     assert_eq!(api_server.post(maps, &map).code, 201);
-    let path =
-        format!("{maps}?watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Dwebsocket");
+    // From the cache, which kube-apiserver fills a little later.
+    let options = "watch=true&resourceVersion=0&timeoutSeconds=3";
+    let path = format!("{maps}?{options}&fieldSelector=metadata.name%3Dwebsocket");
     let found = run(api_server, "websocket", &["-path", &path]);
     let event = "frame of type 1, ADDED websocket, line end true, EOF";
     let expected = [
