@@ -38,6 +38,7 @@
 //! | [`os`] | the operating system: image, kernel, arguments and extensions |
 //! | [`own_files`] | what no config may touch: Machinist's own units, state and binary |
 //! | [`plan`] | what a change would do, and which configs a pool can be rolled back to |
+//! | [`profile`] | which built-in templates fit a node, by who installed its kubelet |
 //! | [`reconcile_check`] | whether a running machine can change from one config to another |
 //! | [`redact`] | which parts of objects are removed before they leave the cluster |
 //! | [`render`] | a pool's rendered config: selection, merge, name, provenance |
@@ -83,6 +84,7 @@ pub mod operator;
 pub mod os;
 pub mod own_files;
 pub mod plan;
+pub mod profile;
 pub mod reconcile_check;
 pub mod redact;
 pub mod render;

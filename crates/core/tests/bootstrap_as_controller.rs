@@ -21,9 +21,10 @@ use machinist_core::generate::{
 use machinist_core::generated_config::GeneratedConfig;
 use machinist_core::generated_config::reconcile::with_ownership;
 use machinist_core::kubelet::{KubeletSnapshot, KubeletSources, gates, reconcile};
+use machinist_core::profile::TemplateProfile;
 use machinist_core::render::render;
 use machinist_core::template::{
-    BuiltinProfile, TemplateInputs, TemplateTree, builtin_templates, generate as from_templates,
+    TemplateInputs, TemplateTree, builtin_templates, generate as from_templates,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -296,7 +297,7 @@ impl Cluster {
 #[test]
 fn the_bootstrap_renders_what_the_controller_renders() {
     let mut rng = Rng::new(support::seed());
-    let templates = builtin_templates(BuiltinProfile::Kubernetes);
+    let templates = builtin_templates(TemplateProfile::Kubernetes);
     let (mut rendered, mut refused) = (0, 0);
     for case in 0..CASES {
         let cluster = cluster(&mut rng);
@@ -321,7 +322,7 @@ fn without_a_kubelet_the_settings_of_the_cluster_generate_nothing() {
     cluster.feature_gate = Some(object("FeatureGate", "cluster", json!({})));
     cluster.node = Some(object("Node", "cluster", json!({})));
     let gates = cluster.gates();
-    let with_kubelet = builtin_templates(BuiltinProfile::Kubernetes);
+    let with_kubelet = builtin_templates(TemplateProfile::Kubernetes);
     for (templates, expected) in [(TemplateTree::new(), 0), (with_kubelet, 4)] {
         let settings = ClusterSettings {
             sources: cluster.kubelet_sources(&templates, &gates),

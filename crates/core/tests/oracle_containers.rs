@@ -14,7 +14,8 @@ use machinist_core::container_runtime::registries_conf::RegistriesConf;
 use machinist_core::generate::{GenerateOutput, GenerateSources, generate};
 use machinist_core::generated_config::decoded_files;
 use machinist_core::kubelet;
-use machinist_core::template::{self, BuiltinProfile, builtin_templates};
+use machinist_core::profile::TemplateProfile;
+use machinist_core::template::{self, builtin_templates};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use support::Oracle;
@@ -52,7 +53,7 @@ fn made(objects: &[Value], with_templates: bool) -> GenerateOutput {
         "clusterDNSIP": "10.96.0.10", "images": {"infraImageKey": "pause.example.com/pause:1"},
         "infra": {"status": {"platformStatus": {"type": "None"}}}}});
     let controller_config = serde_json::from_value(facts).unwrap();
-    let (templates, gates) = (builtin_templates(BuiltinProfile::Kubernetes), BTreeMap::new());
+    let (templates, gates) = (builtin_templates(TemplateProfile::Kubernetes), BTreeMap::new());
     let inputs = template::TemplateInputs {
         controller_config: &controller_config,
         pull_secret: Some(b"{}"),

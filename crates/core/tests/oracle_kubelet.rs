@@ -9,7 +9,8 @@ use machinist_core::go::json::{decode, encode};
 use machinist_core::go::types::{GoField, GoType, KUBELET};
 use machinist_core::go::yaml::to_go_yaml;
 use machinist_core::kubelet::{KubeletSources, base_configuration, features};
-use machinist_core::template::{BuiltinProfile, TemplateInputs, builtin_templates, decoded_file};
+use machinist_core::profile::TemplateProfile;
+use machinist_core::template::{TemplateInputs, builtin_templates, decoded_file};
 use serde_json::{Map, Value, json};
 use support::{Oracle, Rng, seed};
 
@@ -28,7 +29,7 @@ fn the_kubernetes_types_strictly_parse_what_we_write() {
         api_server: None,
     };
     let gates = BTreeMap::from([("Example".to_owned(), true), ("Off".to_owned(), false)]);
-    let templates = builtin_templates(BuiltinProfile::Kubernetes);
+    let templates = builtin_templates(TemplateProfile::Kubernetes);
     let sources = KubeletSources { templates: &templates, inputs, gates: &gates, node: None };
     let mut texts: Vec<String> = ["worker", "master", "infra"]
         .into_iter()

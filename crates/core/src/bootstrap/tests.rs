@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 use crate::api::Nullable;
-use crate::template::{BuiltinProfile, TemplateInputs, TemplateTree, builtin_templates};
+use crate::template::{TemplateInputs, TemplateTree, builtin_templates};
 
 fn object<K: serde::de::DeserializeOwned>(kind: &str, name: &str, rest: &Value) -> K {
     let mut value = rest.clone();
@@ -74,7 +74,7 @@ impl BootstrapInputs {
             configs: vec![machine_config("50-mine", "worker", "mine")],
             kubelets: Vec::new(),
             machine_os_configs: Vec::new(),
-            templates: builtin_templates(BuiltinProfile::Kubernetes),
+            templates: builtin_templates(crate::profile::TemplateProfile::Kubernetes),
             gates: BTreeMap::new(),
         }
     }

@@ -17,6 +17,8 @@ use crate::reconcile_check::{
 pub struct HostLimits {
     /// Whether the kernel runs in FIPS mode; `None` if the host does not say.
     pub fips: Option<bool>,
+    /// Why the config is not for a host like this one.
+    pub profile_refusal: Option<String>,
     /// Why the host cannot make the OS change.
     pub os_refusal: Option<String>,
 }
@@ -32,7 +34,7 @@ pub fn check_update(
     host: HostLimits,
 ) -> Result<ConfigChange, String> {
     let change = check_reconcilable(old, new, overrides).map_err(|error| error.to_string())?;
-    match fips_refusal(new, host.fips).or(host.os_refusal) {
+    match fips_refusal(new, host.fips).or(host.profile_refusal).or(host.os_refusal) {
         Some(refusal) => Err(refusal),
         None => Ok(change),
     }

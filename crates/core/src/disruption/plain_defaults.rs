@@ -39,6 +39,7 @@ impl PlainHost {
         match default {
             PathDefault::Nothing => vec![action(Type::None)],
             PathDefault::Restart(unit) => vec![restart(unit)],
+            PathDefault::RestartAny(units) => units.map(restart).into(),
             PathDefault::Chrony => vec![restart(chrony)],
             PathDefault::Run(command) => vec![run(command)],
             // Validated first: a daemon that does not accept its settings locks everybody out.
@@ -56,6 +57,11 @@ impl PlainHost {
             config.systemd.units.iter().find(|unit| unit.name == name).cloned()
         };
         let is_enabled = |unit: &Unit| unit.enabled == Some(true) && unit.mask != Some(true);
+        // Drop-ins beside an installer's unit. Pods go on while their kubelet restarts.
+        let has_contents = |config| find(config, name).is_some_and(|unit| unit.contents.is_some());
+        if name == "kubelet.service" && !has_contents(&change.old) && !has_contents(&change.new) {
+            return Some((name.to_owned(), vec![restart(name)]));
+        }
         let new = find(&change.new, name)?;
         if name.ends_with(".timer") {
             return is_enabled(&new).then(|| ("timers".to_owned(), vec![restart(name)]));
@@ -72,13 +78,19 @@ impl PlainHost {
 enum PathDefault {
     Nothing,
     Restart(&'static str),
+    /// Which of them runs depends on the role of the node.
+    RestartAny([&'static str; 2]),
     Chrony,
     Run(&'static [&'static str]),
     Sshd,
 }
 
+/// The units of k3s and RKE2 on a server and on an agent.
+const K3S: [&str; 2] = ["k3s.service", "k3s-agent.service"];
+const RKE2: [&str; 2] = ["rke2-server.service", "rke2-agent.service"];
+
 /// The defaults by path.
-const PATHS: [(&str, PathDefault); 23] = [
+const PATHS: [(&str, PathDefault); 28] = [
     ("/etc/sysctl.d", PathDefault::Restart("systemd-sysctl.service")),
     ("/etc/sysctl.conf", PathDefault::Restart("systemd-sysctl.service")),
     (
@@ -105,6 +117,11 @@ const PATHS: [(&str, PathDefault); 23] = [
     ("/etc/issue", PathDefault::Nothing),
     ("/etc/issue.d", PathDefault::Nothing),
     ("/etc/issue.net", PathDefault::Nothing),
+    ("/etc/kubernetes/kubelet.conf.d", PathDefault::Restart("kubelet.service")),
+    ("/etc/rancher/k3s/config.yaml.d", PathDefault::RestartAny(K3S)),
+    ("/etc/rancher/k3s/machinist-kubelet.yaml", PathDefault::RestartAny(K3S)),
+    ("/etc/rancher/rke2/config.yaml.d", PathDefault::RestartAny(RKE2)),
+    ("/etc/rancher/rke2/machinist-kubelet.yaml", PathDefault::RestartAny(RKE2)),
 ];
 
 /// An action that is skipped if the host does not have what it acts on.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::machine_config::KUBELET_CONF;
+use super::settings_file::{BaseConfiguration, DROP_INS};
 use crate::api::config;
 use crate::api::names::object;
 use crate::go::types::KUBELET;
@@ -40,7 +41,7 @@ pub enum BaseError {
     /// No template generates the file.
     #[error(
         "could not generate old kubelet config: no template of the role {role} makes \
-         /etc/kubernetes/kubelet.conf"
+         /etc/kubernetes/kubelet.conf or a drop-in for it"
     )]
     NoFile {
         /// The role.
@@ -51,15 +52,29 @@ pub enum BaseError {
     Content(String),
 }
 
-/// The base configuration of a pool, in the form that [`go::json`](crate::go::json) decodes to.
+/// The base configuration of a pool.
 ///
 /// # Errors
 /// The templates generate no kubelet configuration for the pool.
-pub fn base_configuration(sources: &KubeletSources<'_>, pool: &str) -> Result<Value, BaseError> {
-    let file = render_file_of_role(sources.templates, &sources.inputs, pool, KUBELET_CONF)?
-        .ok_or_else(|| BaseError::NoFile { role: pool.to_owned() })?;
-    let text = String::from_utf8(file).map_err(|_| BaseError::Content("not UTF-8 text".into()))?;
-    let value = yaml::parse(&text).map_err(|error| BaseError::Content(error.to_string()))?;
+pub fn base_configuration(
+    sources: &KubeletSources<'_>,
+    pool: &str,
+) -> Result<BaseConfiguration, BaseError> {
+    let parse = |file: Vec<u8>| {
+        let text =
+            String::from_utf8(file).map_err(|_| BaseError::Content("not UTF-8 text".into()))?;
+        yaml::parse(&text).map_err(|error| BaseError::Content(error.to_string()))
+    };
+    let render = |path| render_file_of_role(sources.templates, &sources.inputs, pool, path);
+    let Some(file) = render(KUBELET_CONF)? else {
+        for path in DROP_INS {
+            if let Some(file) = render(path)? {
+                return Ok(BaseConfiguration::drop_in(path, &parse(file)?, sources, pool));
+            }
+        }
+        return Err(BaseError::NoFile { role: pool.to_owned() });
+    };
+    let value = parse(file)?;
     let mut config = json::decode(&KUBELET, CONFIGURATION, &value)
         .map_err(|error| BaseError::Content(error.to_string()))?;
     set_gates(&mut config, sources.gates);
@@ -69,7 +84,7 @@ pub fn base_configuration(sources: &KubeletSources<'_>, pool: &str) -> Result<Va
     {
         config["nodeStatusUpdateFrequency"] = (seconds * SECOND).into();
     }
-    Ok(config)
+    Ok(BaseConfiguration { path: KUBELET_CONF, config })
 }
 
 fn set_gates(config: &mut Value, gates: &BTreeMap<String, bool>) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::base::{BaseError, KubeletSources, base_configuration};
-use super::machine_config::kubelet_conf;
+use super::reconcile::mark_profile;
 use crate::api::config::{FeatureGate, FeatureGateDetails};
 use crate::generated_config::{GeneratedConfig, machine_config};
 
@@ -46,8 +46,10 @@ pub fn gates(feature_gate: &FeatureGate, version: &str) -> BTreeMap<String, bool
 pub fn features(sources: &KubeletSources<'_>, pool: &str) -> Result<GeneratedConfig, BaseError> {
     let config = base_configuration(sources, pool)?;
     let name = format!("98-{pool}-generated-kubelet");
+    let mut machine_config = machine_config(&name, pool, &[config.to_file()]);
+    mark_profile(&mut machine_config, sources);
     Ok(GeneratedConfig {
-        machine_config: machine_config(&name, pool, &[kubelet_conf(&config)]),
+        machine_config,
         from: vec!["FeatureGate cluster".to_owned()],
         warnings: Vec::new(),
     })

@@ -3,15 +3,12 @@
 
 use serde_json::Value;
 
-use super::base::{CONFIGURATION, KubeletSources, base_configuration, status_update_seconds};
-use super::machine_config::KUBELET_CONF;
+use super::base::{KubeletSources, base_configuration, status_update_seconds};
+use super::settings_file::settings_of;
 use crate::api::MachineConfig;
 use crate::api::config::NodeConfig;
 use crate::api::names::object;
 use crate::generated_config::{GenerateError, SourceRef};
-use crate::go::types::KUBELET;
-use crate::go::{json, yaml};
-use crate::template::decoded_file;
 
 const SLOW: &str = "LowUpdateSlowReaction";
 /// The field of kubelet.conf with the interval of status updates.
@@ -50,9 +47,9 @@ pub fn refused_latency_change(
     present: Option<&MachineConfig>,
 ) -> Option<RefusedLatencyChange> {
     let node = sources.node?;
-    let present = frequency(&kubelet_conf(present?)?);
+    let present = frequency(&settings_of(present?)?);
     if base_configuration(sources, object::POOL_WORKER)
-        .is_ok_and(|wanted| frequency(&wanted) == present)
+        .is_ok_and(|wanted| wanted.decoded().is_some_and(|it| frequency(&it) == present))
     {
         return None;
     }
@@ -63,11 +60,6 @@ pub fn refused_latency_change(
     in_effect.spec.worker_latency_profile = known.into_iter().find(is_present).map(str::to_owned);
     let message = check_latency_change(&in_effect, node).err()?;
     Some(RefusedLatencyChange { in_effect, message })
-}
-
-fn kubelet_conf(machine_config: &MachineConfig) -> Option<Value> {
-    let text = String::from_utf8(decoded_file(machine_config, KUBELET_CONF)?).ok()?;
-    json::decode(&KUBELET, CONFIGURATION, &yaml::parse(&text).ok()?).ok()
 }
 
 fn frequency(config: &Value) -> i64 {
@@ -111,7 +103,7 @@ mod tests {
 
     use super::*;
     use crate::kubelet::node_config;
-    use crate::template::{BuiltinProfile, TemplateInputs, builtin_templates};
+    use crate::template::{TemplateInputs, builtin_templates};
 
     const MEDIUM: &str = "MediumUpdateAverageReaction";
 
@@ -126,7 +118,8 @@ mod tests {
         let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec":
             {"infra": {"status": {"platformStatus": {"type": "None"}}}}});
         let controller_config = serde_json::from_value(facts).unwrap();
-        let (templates, gates) = (builtin_templates(BuiltinProfile::Kubernetes), BTreeMap::new());
+        let (templates, gates) =
+            (builtin_templates(crate::profile::TemplateProfile::Kubernetes), BTreeMap::new());
         let inputs = TemplateInputs {
             controller_config: &controller_config,
             pull_secret: None,

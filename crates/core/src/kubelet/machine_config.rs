@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::base::{BaseError, CONFIGURATION};
 use super::check::{KubeletConfigError, decode_settings, unknown_fields};
+use super::settings_file::{BaseConfiguration, generate_drop_in};
 use crate::api::KubeletConfig;
 use crate::generated_config::{GeneratedConfig, GeneratedFile, machine_config};
 use crate::go::json;
@@ -29,9 +30,12 @@ pub fn generate(
     config: &KubeletConfig,
     pool: &str,
     name: &str,
-    base: &Value,
+    base: &BaseConfiguration,
 ) -> Result<GeneratedConfig, KubeletConfigError> {
-    let mut merged = base.clone();
+    if base.is_drop_in() {
+        return generate_drop_in(config, pool, name, base);
+    }
+    let mut merged = base.config.clone();
     if let Some(profile) = &config.spec.tls_security_profile {
         let spoken = tls_parameters(Some(profile));
         set_text(&mut merged, "tlsMinVersion", &spoken.min_version);
@@ -144,7 +148,7 @@ fn disable_reserved_cpu_enforcement(merged: &mut Value) {
     set(merged, "enforceNodeAllocatable", enforced.into());
 }
 
-fn check_cgroups(merged: &Value) -> Result<(), KubeletConfigError> {
+pub(super) fn check_cgroups(merged: &Value) -> Result<(), KubeletConfigError> {
     let text = |name: &str| merged.get(name).and_then(Value::as_str).unwrap_or_default();
     let (reserved, system) = (text("systemReservedCgroup"), text("systemCgroups"));
     if reserved.is_empty() || system.is_empty() || reserved == system {
@@ -196,7 +200,7 @@ fn set(config: &mut Value, name: &str, value: Value) {
     }
 }
 
-fn set_text(config: &mut Value, name: &str, value: &str) {
+pub(super) fn set_text(config: &mut Value, name: &str, value: &str) {
     if value.is_empty() {
         remove(config, name);
     } else {

@@ -1,6 +1,7 @@
 //! The kubelet configuration of a pool: from KubeletConfigs, the FeatureGate and the Node config.
 //!
-//! Each of the three sources generates a complete `/etc/kubernetes/kubelet.conf`. The names of their
+//! Each of the three sources generates a complete file: `/etc/kubernetes/kubelet.conf`, or a drop-in on nodes that others
+//! installed (`settings_file`). The names of their
 //! MachineConfigs decide which one wins: the Node config (97), the FeatureGate (98), KubeletConfigs
 //! (99). Each starts from the file that the templates generate for the pool.
 //!
@@ -17,6 +18,7 @@ mod latency_profile;
 mod machine_config;
 mod node_config;
 mod reconcile;
+mod settings_file;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -33,4 +35,5 @@ pub use reconcile::{
     KUBELET_NAMING, KubeletConfigPlan, KubeletConfigRemoval, KubeletSnapshot, orphaned_configs,
     reconcile, removal,
 };
+pub use settings_file::BaseConfiguration;
 pub use status::status;

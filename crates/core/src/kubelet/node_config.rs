@@ -2,7 +2,7 @@
 //! every pool.
 
 use super::base::{BaseError, KubeletSources, base_configuration, status_update_seconds};
-use super::machine_config::kubelet_conf;
+use super::reconcile::mark_profile;
 use crate::api::names::object;
 use crate::generated_config::{GeneratedConfig, machine_config};
 
@@ -51,7 +51,8 @@ pub fn node_config(
     }
     let config = base_configuration(sources, pool)?;
     let name = format!("97-{pool}-generated-kubelet");
-    let mut machine_config = machine_config(&name, pool, &[kubelet_conf(&config)]);
+    let mut machine_config = machine_config(&name, pool, &[config.to_file()]);
+    mark_profile(&mut machine_config, sources);
     let built_in = [object::POOL_WORKER, object::POOL_MASTER, object::POOL_ARBITER];
     if built_in.contains(&pool) {
         let mode = sources.node.and_then(|node| node.spec.cgroup_mode.as_deref());

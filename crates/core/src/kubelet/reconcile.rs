@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource as _;
-use serde_json::Value;
 
 use super::base::{BaseError, KubeletSources, base_configuration};
 use super::check::{KubeletConfigError, check, check_for_pool};
 use super::machine_config::generate;
-use crate::api::names::annotation;
+use super::settings_file::BaseConfiguration;
+use crate::api::names::{annotation, label};
 use crate::api::{KubeletConfig, MachineConfig, MachineConfigPool};
 use crate::generated_config::naming::{AssignedNames, ConfigNaming, NamedSource};
 use crate::generated_config::{GenerateError, GeneratedConfig};
@@ -76,10 +76,14 @@ pub fn reconcile(snapshot: &KubeletSnapshot<'_>) -> Vec<Result<KubeletConfigPlan
 
 /// The base configurations, computed once per pool.
 #[derive(Default)]
-struct BaseConfigurations(BTreeMap<String, Result<Value, BaseError>>);
+struct BaseConfigurations(BTreeMap<String, Result<BaseConfiguration, BaseError>>);
 
 impl BaseConfigurations {
-    fn of(&mut self, snapshot: &KubeletSnapshot<'_>, pool: &str) -> Result<&Value, BaseError> {
+    fn of(
+        &mut self,
+        snapshot: &KubeletSnapshot<'_>,
+        pool: &str,
+    ) -> Result<&BaseConfiguration, BaseError> {
         let known = self
             .0
             .entry(pool.to_owned())
@@ -129,7 +133,16 @@ fn for_pool(
         [(annotation::GENERATED_BY_CONTROLLER_VERSION.to_owned(), snapshot.version.to_owned())]
             .into(),
     );
+    mark_profile(&mut made.machine_config, &snapshot.sources);
     Ok(made)
+}
+
+/// Says which built-in profile a MachineConfig starts from, so that it is removed with the profile.
+pub(super) fn mark_profile(machine_config: &mut MachineConfig, sources: &KubeletSources<'_>) {
+    if let Some(profile) = sources.templates.profile() {
+        let annotations = machine_config.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation::machinist::PROFILE.to_owned(), profile.as_str().to_owned());
+    }
 }
 
 /// What is deleted together with a KubeletConfig.
@@ -149,7 +162,7 @@ pub fn removal(snapshot: &KubeletSnapshot<'_>, config: &KubeletConfig) -> Kubele
 }
 
 /// Generated MachineConfigs whose source no longer exists: for 97 and 98 the pool or the cluster
-/// object, for 99 the owning KubeletConfig.
+/// object, for 99 the owning KubeletConfig, and for all of them the profile that they start from.
 #[must_use]
 pub fn orphaned_configs(snapshot: &KubeletSnapshot<'_>) -> Vec<String> {
     let has_pool = |pool: &str| {
@@ -160,22 +173,36 @@ pub fn orphaned_configs(snapshot: &KubeletSnapshot<'_>) -> Vec<String> {
             snapshot.configs.iter().any(|config| config.metadata.uid.as_deref() == Some(uid))
         })
     };
-    let is_left = |machine_config: &&&MachineConfig| {
+    let mut bases = BTreeMap::new();
+    // Whether the templates of now say nothing about the kubelets of a role. Those of others are left alone.
+    let mut lacks_base = |machine_config: &MachineConfig| {
+        let labels = machine_config.metadata.labels.as_ref();
+        let role = labels.and_then(|all| all.get(label::ROLE)).cloned().unwrap_or_default();
+        *bases.entry(role).or_insert_with_key(|role| {
+            snapshot.sources.templates.is_empty()
+                || matches!(
+                    base_configuration(&snapshot.sources, role),
+                    Err(BaseError::NoFile { .. })
+                )
+        })
+    };
+    let mut is_left = |machine_config: &&&MachineConfig| {
         let name = machine_config.metadata.name.as_deref().unwrap_or_default();
-        let is_generated = machine_config
-            .metadata
-            .annotations
-            .as_ref()
-            .is_some_and(|all| all.contains_key(annotation::GENERATED_BY_CONTROLLER_VERSION));
+        let annotations = machine_config.metadata.annotations.as_ref();
+        let has = |key: &str| annotations.is_some_and(|all| all.contains_key(key));
+        let is_generated = has(annotation::GENERATED_BY_CONTROLLER_VERSION);
         let pool = |prefix: &str| name.strip_prefix(prefix)?.strip_suffix("-generated-kubelet");
         let has_source = match (pool("97-"), pool("98-")) {
             (Some(pool), _) => has_pool(pool) && snapshot.sources.node.is_some(),
             (_, Some(pool)) => has_pool(pool) && snapshot.has_feature_gate,
             _ => !KUBELET_NAMING.is_name(name) || has_owner(machine_config),
         };
-        is_generated && !has_source
+        let is_of_kubelet = name.contains("-generated-kubelet");
+        let is_of_old_profile =
+            is_of_kubelet && has(annotation::machinist::PROFILE) && lacks_base(machine_config);
+        is_generated && (!has_source || is_of_old_profile)
     };
-    let left = snapshot.machine_configs.iter().filter(is_left);
+    let left = snapshot.machine_configs.iter().filter(|it| is_left(it));
     left.filter_map(|machine_config| machine_config.metadata.name.clone()).collect()
 }
 

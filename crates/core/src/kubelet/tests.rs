@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::config::NodeConfig;
 use crate::api::{ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool};
-use crate::template::{BuiltinProfile, TemplateInputs, TemplateTree, builtin_templates};
+use crate::template::{TemplateInputs, TemplateTree, builtin_templates};
 
 /// A cluster with the templates that come with us.
 struct TestCluster {
@@ -33,7 +33,7 @@ impl TestCluster {
         let facts = json!({"metadata": {"name": "machine-config-controller"}, "spec":
             {"infra": {"status": {"platformStatus": {"type": "None"}}}}});
         Self {
-            templates: builtin_templates(BuiltinProfile::Kubernetes),
+            templates: builtin_templates(crate::profile::TemplateProfile::Kubernetes),
             controller_config: serde_json::from_value(facts).unwrap(),
             gates: BTreeMap::new(),
             pools: pools.iter().map(pool).collect(),
@@ -253,13 +253,97 @@ fn a_setting_without_effect_is_a_warning() {
 #[test]
 fn a_pool_without_kubelet_template_is_an_error() {
     let mut cluster = TestCluster::new(&["worker"]);
-    cluster.templates = builtin_templates(BuiltinProfile::Machine);
+    cluster.templates = builtin_templates(crate::profile::TemplateProfile::Machine);
     cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
     let error = cluster.reconcile_until_stable().remove(0).unwrap_err().to_string();
     assert!(
         error.contains("no template of the role worker makes /etc/kubernetes/kubelet.conf"),
         "{error}"
     );
+}
+
+/// What a drop-in does not name stays as the installer wrote it, so it has nothing but what somebody wrote.
+#[test]
+fn a_drop_in_has_only_what_was_written() {
+    use crate::profile::TemplateProfile::{K3s, Kubeadm, Rke2};
+    for (profile, path) in [Kubeadm, K3s, Rke2].into_iter().zip(settings_file::DROP_INS) {
+        let mut cluster = TestCluster::new(&["worker"]);
+        cluster.templates = builtin_templates(profile);
+        let settings = json!({
+            "maxPods": 42, "evictionHard": {"memory.available": "200Mi"},
+            "systemReserved": {"memory": "1Gi"}, "serializeImagePulls": false,
+        });
+        cluster.add("a", 1, "worker", &settings);
+        cluster.configs[0].spec.log_level = Some(4);
+        let plan = cluster.reconcile_until_stable().remove(0).unwrap();
+        assert!(plan.generated[0].warnings.is_empty(), "{:?}", plan.generated[0].warnings);
+        let machine_config = &plan.generated[0].machine_config;
+        let written = crate::template::decoded_file(machine_config, path).unwrap();
+        let expected = "apiVersion: kubelet.config.k8s.io/v1beta1\nevictionHard:\n  \
+                        memory.available: 200Mi\nkind: KubeletConfiguration\nlogging:\n  \
+                        verbosity: 4\nmaxPods: 42\nserializeImagePulls: false\nsystemReserved:\n  \
+                        memory: 1Gi\n";
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
+        let files = machine_config.spec.config.as_ref().unwrap()["storage"]["files"].clone();
+        assert_eq!(files.as_array().unwrap().len(), 1, "{files}");
+        cluster.configs[0].spec.auto_sizing_reserved = Some(true);
+        let error = cluster.with_snapshot(reconcile).remove(0).unwrap_err();
+        assert_eq!(error.field, "spec.autoSizingReserved");
+    }
+}
+
+#[test]
+fn gates_and_the_latency_profile_go_into_the_drop_in() {
+    let mut cluster = TestCluster::new(&["worker"]);
+    cluster.templates = builtin_templates(crate::profile::TemplateProfile::Kubeadm);
+    cluster.gates = [("Some".to_owned(), true)].into();
+    let mut node = Node::new("cluster", crate::api::config::NodeSpec::default());
+    node.spec.worker_latency_profile = Some("MediumUpdateAverageReaction".to_owned());
+    cluster.node = Some(node);
+    cluster.with_snapshot(|snapshot| {
+        let made = node_config(&snapshot.sources, "worker", &[]).unwrap().machine_config;
+        let written = crate::template::decoded_file(&made, settings_file::DROP_INS[0]).unwrap();
+        assert_eq!(
+            String::from_utf8(written).unwrap(),
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nfeatureGates:\n  Some: true\nkind: \
+             KubeletConfiguration\nnodeStatusUpdateFrequency: 20s\n"
+        );
+        assert_eq!(refused_latency_change(&snapshot.sources, Some(&made)), None);
+    });
+}
+
+/// What another tool generated has no profile, and stays.
+#[test]
+fn what_a_profile_generated_goes_with_it() {
+    let mut cluster = TestCluster::new(&["worker"]);
+    cluster.add("a", 1, "worker", &json!({"maxPods": 1}));
+    cluster.reconcile_until_stable();
+    cluster.has_feature_gate = true;
+    let made = cluster.with_snapshot(|it| features(&it.sources, "worker").unwrap().machine_config);
+    let version = crate::api::names::annotation::GENERATED_BY_CONTROLLER_VERSION;
+    for (name, is_ours) in
+        [("98-worker-generated-kubelet", true), ("97-worker-generated-kubelet", false)]
+    {
+        let mut one = made.clone();
+        one.metadata.name = Some(name.to_owned());
+        let annotations = one.metadata.annotations.get_or_insert_default();
+        annotations.insert(version.to_owned(), "v1".to_owned());
+        if !is_ours {
+            annotations.remove(crate::api::names::annotation::machinist::PROFILE);
+        }
+        cluster.machine_configs.push(one);
+    }
+    cluster.node = Some(Node::new("cluster", crate::api::config::NodeSpec::default()));
+    assert!(cluster.with_snapshot(orphaned_configs).is_empty());
+    for profile in [crate::profile::TemplateProfile::None, crate::profile::TemplateProfile::Machine]
+    {
+        cluster.templates = builtin_templates(profile);
+        let gone = cluster.with_snapshot(orphaned_configs);
+        assert_eq!(gone, ["99-worker-generated-kubelet", "98-worker-generated-kubelet"]);
+    }
+    // Another profile has a base, and replaces them.
+    cluster.templates = builtin_templates(crate::profile::TemplateProfile::Kubeadm);
+    assert!(cluster.with_snapshot(orphaned_configs).is_empty());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::api::names::object;
 use crate::drift::DriftPolicy;
 use crate::go::duration;
 use crate::node::MachineMode;
+use crate::profile::TemplateProfile;
 use crate::serve::provisioning_token::looks_like_token;
 use crate::user_data::endpoint::host_name;
 
@@ -55,30 +56,6 @@ pub struct OperatorSettings {
 
 /// The key of the token in the Secret that `serverToken` refers to.
 pub const TOKEN_KEY: &str = "token";
-
-/// The templates that Machinist includes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum TemplateProfile {
-    /// No templates: machines get only what administrators write.
-    #[default]
-    None,
-    /// A minimum: role, proxy, certificates.
-    Machine,
-    /// Also the kubelet and the container runtime, for machines that Machinist installs.
-    Kubernetes,
-}
-
-impl TemplateProfile {
-    /// The value in flags and settings.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Machine => "machine",
-            Self::Kubernetes => "kubernetes",
-        }
-    }
-}
 
 impl Default for OperatorSettings {
     fn default() -> Self {
@@ -200,9 +177,8 @@ impl OperatorSettings {
             "firstBoot" => self.first_boot = yes_or_no(value)?,
             "sealed" => self.sealed = yes_or_no(value)?,
             "profile" => {
-                let all =
-                    [TemplateProfile::None, TemplateProfile::Machine, TemplateProfile::Kubernetes];
-                self.profile = one_of(value, &all.map(|profile| (profile.as_str(), profile)))?;
+                let all = TemplateProfile::ALL.map(|profile| (profile.as_str(), profile));
+                self.profile = one_of(value, &all)?;
             }
             "controllerReplicas" => {
                 let count = value.parse().ok().filter(|count| REPLICA_RANGE.contains(count));
@@ -283,6 +259,7 @@ mod tests {
     fn valid_values_are_parsed() {
         assert!(!read("server", "false").unwrap().server);
         assert_eq!(read("profile", "machine").unwrap().profile, TemplateProfile::Machine);
+        assert_eq!(read("profile", "kubeadm").unwrap().profile, TemplateProfile::Kubeadm);
         assert_eq!(read("controllerReplicas", "3").unwrap().controller_replicas, 3);
         assert_eq!(read("certificateOverlap", "90m").unwrap().certificate_overlap, 5400);
         let lifetime = read("bootstrapTokenLifetime", "2h").unwrap().bootstrap_token_lifetime;
@@ -339,7 +316,7 @@ mod tests {
             ("apiServerURL", "api:6443", "use https://HOST:6443"),
             ("serverURL", "http://a", "use https://HOST:22623"),
             ("server", "maybe", "not one of true, false"),
-            ("profile", "openshift", "not one of none, machine, kubernetes"),
+            ("profile", "openshift", "not one of none, machine, kubernetes, kubeadm, k3s, rke2"),
             ("controllerReplicas", "0", "from 1 to 5"),
             ("certificateOverlap", "soon", "use 24h"),
             ("bootstrapTokenLifetime", "10m", "from 2h to 720h"),

@@ -9,6 +9,7 @@ use super::host::{HostFacts, HostKind, detect_host_kind, is_coreos, is_enterpris
 use super::package_host::{self, BootLoader, BootLoaderFacts, detect_boot_loader};
 use super::{DesiredOs, OsChange, OsDeployment, bootc};
 use crate::api::MachineConfig;
+use crate::profile::{self, InstallerFacts, NodeInstaller, detect_installer};
 
 /// A longer report is not read: a machine writes it.
 const MAX_REPORT_BYTES: usize = 4096;
@@ -72,6 +73,9 @@ pub struct HostAbilities {
     /// The package manager, such as `apt` or `dnf`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packages: Option<String>,
+    /// Who installed its kubelet; none without a kubelet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub installer: Option<NodeInstaller>,
 }
 
 /// What was found on a host, besides [`HostFacts`].
@@ -95,6 +99,8 @@ pub struct AbilityFacts {
     pub selinux: bool,
     /// The architecture, as Rust names it.
     pub architecture: &'static str,
+    /// What was found of a kubelet and its installer.
+    pub installer: InstallerFacts,
 }
 
 /// The commands that a host is searched for.
@@ -142,6 +148,10 @@ impl HostAbilities {
                 .iter()
                 .find(|(command, _)| has(command))
                 .map(|(_, name)| (*name).to_owned()),
+            installer: detect_installer(&InstallerFacts {
+                is_coreos: is_coreos(release),
+                ..facts.installer.clone()
+            }),
         }
     }
 
@@ -192,9 +202,18 @@ impl HostAbilities {
         })
     }
 
+    /// Why a machine with this host does not take the profile or the files of a config.
+    #[must_use]
+    pub fn profile_refusal(&self, old: &MachineConfig, new: &MachineConfig) -> Option<String> {
+        profile::refusal(self.installer, old, new)
+    }
+
     /// Why a machine with this host cannot change from one config to another.
     #[must_use]
     pub fn config_refusal(&self, old: &MachineConfig, new: &MachineConfig) -> Option<String> {
+        if let Some(refused) = self.profile_refusal(old, new) {
+            return Some(refused);
+        }
         let (old, new) = (DesiredOs::from_config(old), DesiredOs::from_config(new));
         if old == new {
             return None;

@@ -9,6 +9,7 @@
 //! ```
 
 mod forecast;
+mod host_refusals;
 mod image_age;
 mod machine_plan;
 mod rollback;
@@ -35,6 +36,7 @@ use crate::rollout::{
 };
 
 pub use forecast::PoolBlocked;
+pub use host_refusals::host_refusals;
 pub use machine_plan::{DisruptionCost, MachinePlan};
 pub use rollback::{RenderedRevision, RollbackError, plan_rollback, rendered_revisions};
 pub use warnings::{PlanWarning, PlanWarningKind};
@@ -284,6 +286,9 @@ impl PlanContext<'_> {
         };
         let mut pointed = pool.clone();
         pointed.spec.configuration.get_or_insert_default().name = plan.after.clone();
+        let refused =
+            host_refusals(nodes, new.desired_config(self.after), |name| self.before.config(name));
+        let policy = RolloutPolicy { refused, ..policy };
         let decision = decide_rollout(&pointed, nodes, &policy, max, self.now);
         plan.next = decision.next;
         plan.waiting = decision.waiting;

@@ -27,6 +27,7 @@ use crate::api::{ControllerConfig, MachineConfig, MachineConfigPool, MachineConf
 use crate::go::yaml;
 use crate::ignition::IgnitionReport;
 use crate::ignition::unpacked_size::check_unpacked_sizes;
+use crate::profile::{TemplateProfile, profile_name};
 use crate::validate::validate_spec;
 
 pub use base_images::{AnnotatedImage, BaseImages, ImageSources};
@@ -56,6 +57,8 @@ pub struct RenderedPool<'a> {
     pub os_image_overridden: bool,
     /// What administrators say that a change costs, for the annotation of the rendered config.
     pub on_change: Option<String>,
+    /// The built-in profile of templates that it comes from, for the annotation of the rendered config.
+    pub profile: Option<&'a str>,
 }
 
 /// Renders a pool from all MachineConfigs.
@@ -113,7 +116,27 @@ pub(crate) fn render_sources<'a, 's>(
     }
     let name = rendered_name(pool_name, &value);
     let on_change = on_change::collect(pool, &sources)?;
-    Ok(RenderedPool { name, spec, sources, warnings, base, os_image_overridden, on_change })
+    let profile = profile_of(&sources);
+    Ok(RenderedPool {
+        name,
+        spec,
+        sources,
+        warnings,
+        base,
+        os_image_overridden,
+        on_change,
+        profile,
+    })
+}
+
+/// The profile of the templates among the sources. While a profile is replaced there may be two: then the one that fits
+/// fewer machines counts.
+fn profile_of<'a>(sources: &[ParsedMachineConfig<'a>]) -> Option<&'a str> {
+    let generated = sources.iter().filter(|source| source.is_generated());
+    let names = generated.filter_map(|source| profile_name(source.machine_config));
+    names.max_by_key(|name| {
+        !TemplateProfile::from_name(name).is_some_and(TemplateProfile::is_beside_installer)
+    })
 }
 
 /// Converts a type whose serialization cannot fail: maps with string keys, numbers, strings.
@@ -142,6 +165,9 @@ impl RenderedPool<'_> {
         let sources = sources::collect(&self.sources);
         if let Some(rules) = self.on_change {
             annotations.insert(annotation::machinist::ON_CHANGE_RULES.to_owned(), rules);
+        }
+        if let Some(profile) = self.profile {
+            annotations.insert(annotation::machinist::PROFILE.to_owned(), profile.to_owned());
         }
         let owner = pool.metadata.uid.as_ref().map(|uid| {
             vec![OwnerReference {

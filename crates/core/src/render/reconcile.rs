@@ -7,6 +7,7 @@ use crate::api::{
     Condition, ControllerConfig, MachineConfig, MachineConfigPool, PoolConfiguration,
     find_condition, selector,
 };
+use crate::profile::{TemplateProfile, profile_name};
 use crate::reconcile_check::{IrreconcilableError, ValidationOverrides, check_reconcilable};
 
 use super::{ImageSources, RenderError, render, render_sources};
@@ -41,6 +42,8 @@ pub struct RenderPlan {
     pub set_on_change: Option<Option<String>>,
     /// The sources of the parts of the rendered config, if they have changed: an annotation, too.
     pub set_sources: Option<String>,
+    /// The profile that the annotation of the rendered config should name, if it does not.
+    pub set_profile: Option<Option<String>>,
     /// Whether the rollback has ended: the sources no longer render to the config that the pool was
     /// rolled back from.
     pub end_rollback: bool,
@@ -137,6 +140,9 @@ pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError
     let set_sources = existing
         .filter(|found| sources_of(found).is_some() && sources_of(found) != sources_of(&wanted))
         .and_then(|_| sources_of(&wanted).map(str::to_owned));
+    let set_profile = existing
+        .filter(|found| profile_name(found) != profile_name(&wanted))
+        .map(|_| profile_name(&wanted).map(str::to_owned));
     let rollback = PoolRollback::from_annotations(inputs.pool);
     let end_rollback = rollback.as_ref().is_some_and(|rollback| rollback.from != name);
     let rollback = rollback.filter(|_| !end_rollback);
@@ -167,6 +173,7 @@ pub fn reconcile(inputs: &RenderInputs<'_>) -> Result<RenderPlan, ReconcileError
         set_configuration: point,
         set_on_change,
         set_sources,
+        set_profile,
         end_rollback,
         os_image_overridden,
         annotated_by,
@@ -270,16 +277,21 @@ fn nothing_selected(inputs: &RenderInputs<'_>) -> ReconcileError {
 /// Whether every pool has MachineConfigs from templates. Only an installation without templates has
 /// none.
 fn has_templates(config: &ControllerConfig) -> bool {
-    let annotations = config.metadata.annotations.as_ref();
-    let profile = annotations.and_then(|all| all.get(annotation::machinist::PROFILE));
-    profile.is_none_or(|profile| profile != "none")
+    profile_of(config) != Some(TemplateProfile::None)
 }
 
 /// Whether configs may declare any user. Machines of an installation with MCO's templates manage `core` alone;
 /// elsewhere each machine decides, by the kind of its host.
 #[must_use]
 pub fn allows_any_user(controller_config: Option<&ControllerConfig>) -> bool {
-    !controller_config.is_some_and(has_templates)
+    controller_config
+        .is_none_or(|config| profile_of(config).is_some_and(TemplateProfile::is_beside_installer))
+}
+
+/// The built-in profile of an installation; `None` with MCO's templates or those of a user.
+fn profile_of(config: &ControllerConfig) -> Option<TemplateProfile> {
+    let annotations = config.metadata.annotations.as_ref();
+    TemplateProfile::from_name(annotations?.get(annotation::machinist::PROFILE)?)
 }
 
 fn source_reference(name: &str) -> ObjectReference {

@@ -65,6 +65,11 @@ pub fn rollout_blocks(
     for node in nodes.iter().filter(waits) {
         let view = NodeView(node);
         let drain = drains.get(view.name()).map(Vec::as_slice).unwrap_or_default();
+        if let Some(WaitReason::Refused { because }) = decision.waiting.get(view.name()) {
+            let message = format!("node {} would refuse the config: {because}", view.name());
+            add(&mut found, RolloutBlock { reason: "ConfigRefused", message }, &mut more);
+            continue;
+        }
         let block = match block_of(view, drain) {
             Some((block, since, grace)) if is_over(since.as_ref(), grace, now) => block,
             Some((_, since, grace)) => {
@@ -74,16 +79,20 @@ pub fn rollout_blocks(
             }
             None => continue,
         };
-        if found.blocks.len() < MAX_SHOWN {
-            found.blocks.push(block);
-        } else {
-            more += 1;
-        }
+        add(&mut found, block, &mut more);
     }
     if let Some(last) = found.blocks.last_mut().filter(|_| more > 0) {
         last.message = format!("{}; and {more} more machines", last.message);
     }
     found
+}
+
+fn add(found: &mut RolloutBlocks, block: RolloutBlock, more: &mut usize) {
+    if found.blocks.len() < MAX_SHOWN {
+        found.blocks.push(block);
+    } else {
+        *more += 1;
+    }
 }
 
 fn is_over(since: Option<&Time>, grace: Duration, now: &Time) -> bool {

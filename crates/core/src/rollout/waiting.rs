@@ -116,6 +116,11 @@ pub enum WaitReason {
         #[serde(skip_serializing_if = "Option::is_none")]
         opens: Option<Time>,
     },
+    /// It would refuse the config, as its host is.
+    Refused {
+        /// Why.
+        because: String,
+    },
     /// The layered image of its pool is not ready.
     Image {
         /// Its progress.

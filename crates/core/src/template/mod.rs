@@ -20,6 +20,7 @@ mod internal_registry;
 mod layers;
 mod platform;
 mod shipped;
+mod stale;
 mod status;
 mod syntax;
 mod template_data;
@@ -36,7 +37,8 @@ use serde_json::Value;
 pub use certificates::certificates;
 pub use error::TemplateError;
 pub use internal_registry::{AUTH_SECRET, PASSWORD_KEY, with_internal_registry};
-pub use shipped::{BuiltinProfile, builtin_templates};
+pub use shipped::builtin_templates;
+pub use stale::stale_configs;
 pub use status::{running, status};
 pub use tree::TemplateTree;
 
@@ -107,6 +109,10 @@ pub fn generate(
         let annotations = config.metadata.annotations.get_or_insert_default();
         annotations
             .insert(annotation::GENERATED_BY_CONTROLLER_VERSION.to_owned(), version.to_owned());
+        if let Some(profile) = templates.profile() {
+            let profile = profile.as_str().to_owned();
+            annotations.insert(annotation::machinist::PROFILE.to_owned(), profile);
+        }
     }
     configs.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     let name = inputs.controller_config.metadata.name.as_deref().unwrap_or_default();

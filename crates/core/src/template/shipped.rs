@@ -1,15 +1,7 @@
 //! Built-in templates, for installations without their own.
 
 use super::tree::TemplateTree;
-
-/// A set of built-in templates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BuiltinProfile {
-    /// Machines of a Kubernetes cluster, workers and control plane, on hosts with systemd.
-    Kubernetes,
-    /// Machines without a kubelet: almost nothing.
-    Machine,
-}
+use crate::profile::TemplateProfile;
 
 /// A file with its path below the directory of its profile.
 macro_rules! files {
@@ -57,14 +49,39 @@ const MACHINE: &[(&str, &str)] = files!("machine":
     "worker/00-worker/_base/files/role.yaml",
 );
 
+const KUBEADM: &[(&str, &str)] = files!("kubeadm":
+    "master/01-master-kubelet/_base/files/kubelet.yaml",
+    "master/01-master-kubelet/_base/units/kubelet.service.yaml",
+    "worker/01-worker-kubelet/_base/files/kubelet.yaml",
+    "worker/01-worker-kubelet/_base/units/kubelet.service.yaml",
+);
+
+const K3S: &[(&str, &str)] = files!("k3s":
+    "master/01-master-kubelet/_base/files/config.yaml",
+    "master/01-master-kubelet/_base/files/kubelet.yaml",
+    "worker/01-worker-kubelet/_base/files/config.yaml",
+    "worker/01-worker-kubelet/_base/files/kubelet.yaml",
+);
+
+const RKE2: &[(&str, &str)] = files!("rke2":
+    "master/01-master-kubelet/_base/files/config.yaml",
+    "master/01-master-kubelet/_base/files/kubelet.yaml",
+    "worker/01-worker-kubelet/_base/files/config.yaml",
+    "worker/01-worker-kubelet/_base/files/kubelet.yaml",
+);
+
 /// The templates of a profile.
 #[must_use]
-pub fn builtin_templates(profile: BuiltinProfile) -> TemplateTree {
+pub fn builtin_templates(profile: TemplateProfile) -> TemplateTree {
     let files = match profile {
-        BuiltinProfile::Kubernetes => KUBERNETES,
-        BuiltinProfile::Machine => MACHINE,
+        TemplateProfile::None => return TemplateTree::new(),
+        TemplateProfile::Kubernetes => KUBERNETES,
+        TemplateProfile::Machine => MACHINE,
+        TemplateProfile::Kubeadm => KUBEADM,
+        TemplateProfile::K3s => K3S,
+        TemplateProfile::Rke2 => RKE2,
     };
-    let mut templates = TemplateTree::new();
+    let mut templates = TemplateTree::of_profile(profile);
     for (path, contents) in files {
         templates.add_file(path, *contents);
     }
@@ -95,7 +112,7 @@ mod tests {
     }
 
     /// Name, paths and units of each MachineConfig.
-    fn made(profile: BuiltinProfile, more: &Value) -> Vec<(String, BTreeSet<String>)> {
+    fn made(profile: TemplateProfile, more: &Value) -> Vec<(String, BTreeSet<String>)> {
         let controller_config = controller_config(more);
         let inputs = TemplateInputs {
             controller_config: &controller_config,
@@ -127,7 +144,7 @@ mod tests {
             "additionalTrustBundle": "LS0t",
             "images": {"infraImageKey": "pause"},
         });
-        let made = made(BuiltinProfile::Kubernetes, &more);
+        let made = made(TemplateProfile::Kubernetes, &more);
         let names: Vec<&str> = made.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
             names,
@@ -168,7 +185,7 @@ mod tests {
 
     #[test]
     fn optional_files_are_omitted() {
-        let made = made(BuiltinProfile::Kubernetes, &json!({}));
+        let made = made(TemplateProfile::Kubernetes, &json!({}));
         let (_, found) = &made[1];
         for what in
             ["/etc/machinist/trust-bundle.crt", "machinist-ca-trust.service", "crio.service"]
@@ -179,11 +196,40 @@ mod tests {
 
     #[test]
     fn the_machine_profile_is_almost_empty() {
-        let made = made(BuiltinProfile::Machine, &json!({}));
+        let made = made(TemplateProfile::Machine, &json!({}));
         let expected = ["/etc/machinist/role", "/etc/mco/proxy.env"].map(str::to_owned);
         assert_eq!(made.len(), 2);
         for (_, found) in made {
             assert_eq!(found, BTreeSet::from(expected.clone()));
+        }
+    }
+
+    /// Nothing of the installer is replaced: only files and drop-ins of their own.
+    #[test]
+    fn profiles_for_nodes_of_others_add_files_beside_theirs() {
+        let kubelet = |path: &str| BTreeSet::from([path.to_owned(), "kubelet.service".to_owned()]);
+        let rancher = |name: &str| {
+            let files = ["config.yaml.d/50-machinist.yaml", "machinist-kubelet.yaml"];
+            files.map(|file| format!("/etc/rancher/{name}/{file}")).into()
+        };
+        for (profile, expected) in [
+            (TemplateProfile::None, None),
+            (
+                TemplateProfile::Kubeadm,
+                Some(kubelet("/etc/kubernetes/kubelet.conf.d/50-machinist.conf")),
+            ),
+            (TemplateProfile::K3s, Some(rancher("k3s"))),
+            (TemplateProfile::Rke2, Some(rancher("rke2"))),
+        ] {
+            let found = made(profile, &json!({}));
+            let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
+            match expected {
+                None => assert!(names.is_empty(), "{names:?}"),
+                Some(files) => {
+                    assert_eq!(names, ["01-master-kubelet", "01-worker-kubelet"]);
+                    assert!(found.iter().all(|(_, found)| *found == files), "{found:?}");
+                }
+            }
         }
     }
 
@@ -201,7 +247,13 @@ mod tests {
             }
         }
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../templates");
-        for (directory, files) in [("kubernetes", KUBERNETES), ("machine", MACHINE)] {
+        for (directory, files) in [
+            ("kubernetes", KUBERNETES),
+            ("machine", MACHINE),
+            ("kubeadm", KUBEADM),
+            ("k3s", K3S),
+            ("rke2", RKE2),
+        ] {
             let base = root.join(directory);
             let mut found = BTreeSet::new();
             walk(&base, &base, &mut found);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::COMMON;
 use super::error::TemplateError;
+use crate::profile::TemplateProfile;
 
 /// A directory of templates: `<role>/<name>/<layer>/{files,units,extensions}/<template>`, and
 /// `common/<layer>/…` for every role.
@@ -12,6 +13,8 @@ pub struct TemplateTree {
     /// By path components: the order in which Go walks a directory.
     files: BTreeMap<Vec<String>, Vec<u8>>,
     directories: BTreeSet<Vec<String>>,
+    /// The built-in profile that it is.
+    profile: Option<TemplateProfile>,
 }
 
 /// One template in a directory.
@@ -39,6 +42,17 @@ impl TemplateTree {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty directory of a built-in profile.
+    pub(super) fn of_profile(profile: TemplateProfile) -> Self {
+        Self { profile: Some(profile), ..Self::default() }
+    }
+
+    /// The built-in profile that it is; `None` for a directory of a user.
+    #[must_use]
+    pub fn profile(&self) -> Option<TemplateProfile> {
+        self.profile
     }
 
     /// Adds a file by its path below the template directory, and its parent directories.
@@ -76,6 +90,7 @@ impl TemplateTree {
         Self {
             files: files.map(|(path, contents)| (path.clone(), contents.clone())).collect(),
             directories: self.directories.clone(),
+            profile: self.profile,
         }
     }
 

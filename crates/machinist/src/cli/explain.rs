@@ -8,9 +8,10 @@ use machinist_core::api::MachineConfig;
 use machinist_core::generate::generate;
 use machinist_core::generate::overridden::overridden;
 use machinist_core::generated_config::reconcile::{is_generated, with_ownership};
+use machinist_core::profile::TemplateProfile;
 use machinist_core::render::provenance::{Contribution, ProvenanceItem, provenance};
 use machinist_core::render::render;
-use machinist_core::template::{BuiltinProfile, builtin_templates};
+use machinist_core::template::builtin_templates;
 use serde::Serialize;
 
 use super::generate_inputs::GenerateInputs;
@@ -88,7 +89,7 @@ impl ExplainArgs {
 
 /// Adds the MachineConfigs that would be generated from the inputs, unless the inputs contain them.
 fn add_generated(machine_configs: &mut Vec<MachineConfig>, inputs: &GenerateInputs) {
-    let templates = builtin_templates(BuiltinProfile::Kubernetes);
+    let templates = builtin_templates(TemplateProfile::Kubernetes);
     let made = generate(&inputs.sources(&templates));
     for error in &made.errors {
         output::print_warning(&format!("cannot generate from this input: {error}"));

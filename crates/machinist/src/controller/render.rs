@@ -211,15 +211,16 @@ async fn write_rendered(
         );
         caches.configs.upsert(repaired);
     }
-    if plan.set_on_change.is_some() || plan.set_sources.is_some() {
-        let mut patch = json!({"metadata": {"annotations": {}}});
-        let annotations = &mut patch["metadata"]["annotations"];
-        if let Some(rules) = plan.set_on_change {
-            annotations[annotation::machinist::ON_CHANGE_RULES] = json!(rules);
-        }
-        if let Some(sources) = plan.set_sources {
-            annotations[annotation::machinist::SOURCES] = json!(sources);
-        }
+    let annotations: serde_json::Map<String, serde_json::Value> = [
+        (annotation::machinist::ON_CHANGE_RULES, plan.set_on_change),
+        (annotation::machinist::SOURCES, plan.set_sources.map(Some)),
+        (annotation::machinist::PROFILE, plan.set_profile),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some((key.to_owned(), json!(value?))))
+    .collect();
+    if !annotations.is_empty() {
+        let patch = json!({"metadata": {"annotations": annotations}});
         let patch = Patch::Merge(&patch);
         let changed =
             context.write(api.patch(&plan.rendered, &PatchParams::default(), &patch)).await?;

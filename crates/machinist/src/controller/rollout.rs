@@ -12,8 +12,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use machinist_core::api::names::misspelt_annotations;
 use machinist_core::api::{
-    MachineConfigNode, MachineConfigPool, MachineOSBuild, MachineOSConfig, selector,
+    MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild, MachineOSConfig, selector,
 };
+use machinist_core::plan::host_refusals;
 use machinist_core::rollout::{
     PoolAssignment, PoolLayering, RolloutBlocks, RolloutDecision, RolloutPolicy, assign_nodes,
     decide_layered_rollout, halted_message, is_updated, max_unavailable, rollout_blocks,
@@ -216,13 +217,25 @@ impl PoolReconcile<'_> {
     }
 
     fn decide(&self) -> Result<RolloutDecision, String> {
-        let policy =
+        let mut policy =
             RolloutPolicy::from_annotations(self.pool).map_err(|error| error.to_string())?;
+        policy.refused = self.refusals();
         let max = max_unavailable(self.pool, self.members.len()).map_err(|e| e.to_string())?;
         let goal = self.layering.target(self.pool);
         let decision =
             decide_layered_rollout(goal, self.pool, self.members, &policy, max, &self.now);
         Ok(decision.waiting_for_image(self.layering.wait_reason()))
+    }
+
+    /// The machines whose hosts the pool's config is not for.
+    fn refusals(&self) -> BTreeMap<String, String> {
+        let configs = self.context.caches.configs.all();
+        let by_name: BTreeMap<&str, &MachineConfig> = configs
+            .iter()
+            .filter_map(|config| Some((config.metadata.name.as_deref()?, config.as_ref())))
+            .collect();
+        let find = |name: &str| by_name.get(name).copied();
+        host_refusals(self.members, find(self.target()), find)
     }
 
     /// The machines, pods and budgets that block the rollout.

@@ -6,7 +6,7 @@ use machinist_core::apply::{self, empty_config};
 use machinist_core::reconcile_check::{ValidationOverrides, check_reconcilable};
 use serde::Serialize;
 
-use super::os::abilities::with_user_rules;
+use super::os::abilities::{detect_abilities, with_user_rules};
 use super::private_files;
 use super::root::HostRoot;
 use super::state::current_config;
@@ -81,6 +81,10 @@ fn apply_config(
     let overrides = with_user_rules(root.path(), ValidationOverrides::default());
     if let Err(refusal) = check_reconcilable(&old, new, overrides) {
         report.refused = Some(refusal.to_string());
+        return Ok(report);
+    }
+    report.refused = detect_abilities(root.path()).profile_refusal(&old, new);
+    if report.refused.is_some() {
         return Ok(report);
     }
     let plan = transaction::plan(root, &old, new)?;

@@ -92,9 +92,13 @@ pub(crate) fn preview(
             preview.notes.push(format!("kernel arguments are not removed here: {}", found.reason));
         }
     }
+    let host = detect_abilities(path);
+    preview.refused = host.profile_refusal(&old, new);
+    if preview.refused.is_some() {
+        return Ok(preview);
+    }
     let plan = transaction::plan(&root, &old, new)?;
     let policy = daemon::effective_disruption_policy(settings);
-    let host = detect_abilities(path);
     let rules = DisruptionRules::new(&policy, &old, new, Some(&host));
     preview.actions = disruption(&change, flags, &rules).actions;
     preview.needs_drain = actions::needs_drain(&preview.actions, &change, true);

@@ -20,7 +20,8 @@ pub(crate) const CORE: Table = &[
     ("go", "api"),
     ("migrate", "api"),
     ("node", "api"),
-    ("os", "api"),
+    ("profile", "api"),
+    ("os", "api profile"),
     ("tls_profile", "api"),
     ("user_data", "api"),
     ("on_change", "api go"),
@@ -35,10 +36,10 @@ pub(crate) const CORE: Table = &[
     // kubelet starts from the templates.
     ("generated_config", "api ignition"),
     ("container_runtime", "api generated_config go ignition"),
-    ("template", "api generated_config go hex ignition tls_profile"),
+    ("template", "api generated_config go hex ignition profile tls_profile"),
     ("kubelet", "api generated_config go template tls_profile"),
     // MachineConfigs become a pool's rendered config.
-    ("render", "api go hex ignition on_change os reconcile_check validate"),
+    ("render", "api go hex ignition on_change os profile reconcile_check validate"),
     ("generate", "api container_runtime generated_config kubelet render template"),
     // A config on a machine: what a change means and does there.
     ("diff", "api hex ignition reconcile_check secrets"),
@@ -57,7 +58,7 @@ pub(crate) const CORE: Table = &[
     ("adopt", "api diff render"),
     ("plan", "api apply diff disruption ignition node os reconcile_check render rollout"),
     ("bootstrap", "api container_runtime generate generated_config go kubelet render"),
-    ("operator", "api drift go node rollout serve user_data"),
+    ("operator", "api drift go node profile rollout serve user_data"),
 ];
 
 #[rustfmt::skip] // one module a line

@@ -146,7 +146,8 @@ pub mod machinist {
     // On the ControllerConfig.
 
     /// The base templates of the machines; `none` if a pool may have nothing to render. Written by
-    /// the operator.
+    /// the operator. On a generated or rendered MachineConfig: the templates it comes from. Machines
+    /// that these are not for refuse it.
     pub const PROFILE: &str = "machinist.dev/profile";
 
     // On MachineConfigs.

@@ -46,11 +46,14 @@ fn the_config_is_refused_before_the_host_is_asked() {
     let disks = from_ignition(json!({
         "ignition": {"version": "3.5.0"}, "storage": {"disks": [{"device": "/dev/sda"}]}
     }));
-    let refused = || HostLimits { fips: None, os_refusal: Some("no boot loader".to_owned()) };
+    let refused =
+        || HostLimits { os_refusal: Some("no boot loader".to_owned()), ..HostLimits::default() };
+    let profile = || HostLimits { profile_refusal: Some("kubeadm".to_owned()), ..refused() };
     let fips = || HostLimits { fips: Some(true), ..refused() };
     for (new, host, expected) in [
         (&new, HostLimits::default(), None),
         (&new, refused(), Some("no boot loader")),
+        (&new, profile(), Some("kubeadm")),
         (&new, fips(), Some("FIPS")),
         (&disks, fips(), Some("disks")),
     ] {

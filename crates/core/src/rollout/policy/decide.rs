@@ -106,6 +106,10 @@ pub fn decide_layered_rollout(
         |view: &NodeView<'_>| MachineMode::of_machine(*view, policy.mode) == MachineMode::Observe;
     let (observed, views): (Vec<_>, Vec<_>) = all.iter().copied().partition(is_observed);
     decision.observe(&observed, goal);
+    let (refused, views): (Vec<_>, Vec<_>) = views
+        .into_iter()
+        .partition(|view| policy.refused.contains_key(view.name()) && view.needs_target(goal));
+    decision.refuse(&refused, policy);
     let queues = UpdateQueues::from_nodes(&views, goal);
     let bad = failures::evaluate_failures(pool, policy, &views, target);
     let (canary, canary_memory) = canary::evaluate_canary(pool, policy, &views, goal, now);
@@ -248,6 +252,14 @@ impl RolloutDecision {
             }
             let would = view.observation().unwrap_or_default().to_owned();
             self.waiting.insert(view.name().to_owned(), WaitReason::Observing { would });
+        }
+    }
+
+    /// Machines that would refuse the config do not get it, so that they stay as they are.
+    fn refuse(&mut self, views: &[NodeView<'_>], policy: &RolloutPolicy) {
+        for view in views {
+            let because = policy.refused.get(view.name()).cloned().unwrap_or_default();
+            self.waiting.insert(view.name().to_owned(), WaitReason::Refused { because });
         }
     }
 

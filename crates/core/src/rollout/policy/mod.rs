@@ -47,6 +47,9 @@ pub struct RolloutPolicy {
     pub mode: MachineMode,
     /// Configs that no machine gets.
     pub bad_configs: BTreeSet<String>,
+    /// The machines that would refuse the pool's config, and why. Not from annotations: the caller compares their
+    /// hosts with the config.
+    pub refused: BTreeMap<String, String>,
 }
 
 /// An annotation of a pool is invalid. The pool is not rolled out until it is corrected: a guess
@@ -107,6 +110,7 @@ impl RolloutPolicy {
                 })?
                 .unwrap_or_default(),
             bad_configs: failures::bad_configs(pool),
+            refused: BTreeMap::new(),
         })
     }
 

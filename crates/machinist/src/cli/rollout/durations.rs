@@ -65,7 +65,7 @@ pub(super) fn machine_since(
         WaitReason::Failing { .. } | WaitReason::Drifted { .. } | WaitReason::Degraded { .. } => {
             true_since(steps, step::NODE_DEGRADED)
         }
-        WaitReason::Held { .. } => None,
+        WaitReason::Held { .. } | WaitReason::Refused { .. } => None,
         WaitReason::NotReady { .. } => not_ready_since(view),
         WaitReason::PoolPaused
         | WaitReason::NothingRendered

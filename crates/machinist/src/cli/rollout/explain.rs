@@ -7,10 +7,12 @@ use anyhow::{Result, bail};
 use clap::Args;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
 use machinist_core::api::{
-    ControllerConfig, MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus,
+    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus,
     MachineOSBuild, MachineOSConfig,
 };
+use machinist_core::plan::host_refusals;
 use machinist_core::rollout::{
     PoolLayering, RolloutDecision, RolloutPolicy, decide_layered_rollout, max_unavailable,
     nodes_of, pool_status_for,
@@ -54,6 +56,7 @@ pub(in crate::cli) struct RolloutExplainArgs {
 /// The inputs of the decision.
 struct RolloutExplainInputs {
     pools: Vec<MachineConfigPool>,
+    configs: Vec<MachineConfig>,
     nodes: Vec<Node>,
     machine_config_nodes: Vec<MachineConfigNode>,
     controller_config: Option<ControllerConfig>,
@@ -91,15 +94,11 @@ impl RolloutExplainArgs {
         let status = pool_status_for(&layering, pool, &members, &nodes, controller_config, &now);
         let max = max_unavailable(pool, members.len())?;
         let target = layering.target(pool);
-        let decision = decide_layered_rollout(
-            target,
-            pool,
-            &members,
-            &RolloutPolicy::from_annotations(pool)?,
-            max,
-            &now,
-        )
-        .waiting_for_image(layering.wait_reason());
+        let find = |name: &str| inputs.configs.iter().find(|config| config.name_any() == name);
+        let refused = host_refusals(&members, find(target.config), find);
+        let policy = RolloutPolicy { refused, ..RolloutPolicy::from_annotations(pool)? };
+        let decision = decide_layered_rollout(target, pool, &members, &policy, max, &now)
+            .waiting_for_image(layering.wait_reason());
         let report = RolloutExplainReport { status, max_unavailable: max, decision };
         match self.output {
             OutputFormat::Json => output::print_json(&report)?,
@@ -117,6 +116,7 @@ impl RolloutExplainArgs {
         let (os_configs, os_builds) = (snapshot.os_configs, snapshot.os_builds);
         Ok(RolloutExplainInputs {
             pools,
+            configs: snapshot.configs,
             nodes,
             machine_config_nodes,
             controller_config,
@@ -134,6 +134,7 @@ impl RolloutExplainArgs {
             typed(of_kind(&documents, "ControllerConfig"))?;
         Ok(RolloutExplainInputs {
             pools: typed(of_kind(&documents, "MachineConfigPool"))?,
+            configs: typed(of_kind(&documents, "MachineConfig"))?,
             nodes: typed(documents.iter().filter(is_node))?,
             machine_config_nodes: typed(of_kind(&documents, "MachineConfigNode"))?,
             controller_config: controller_configs.into_iter().next(),

@@ -67,6 +67,7 @@ pub(in crate::cli) fn waiting_reason(machine: &str, reason: &WaitReason, now: &T
             "waits to see whether the canary machines stay healthy; they are watched for another {}",
             left(until, now)
         ),
+        WaitReason::Refused { because } => format!("would refuse the config: {because}"),
         WaitReason::Image { because } => format!("waits for the OS image of the pool: {because}"),
         WaitReason::BadConfig { config } => format!("too many machines failed on {config}"),
         WaitReason::RestartPending { opens: Some(opens) } => {

@@ -82,6 +82,10 @@ fn every_reason_says_what_happens_and_what_to_do() {
             "waits to see whether the canary machines stay healthy; they are watched for another 150m",
         ),
         (
+            WaitReason::Refused { because: text("it was made by kubeadm") },
+            "would refuse the config: it was made by kubeadm",
+        ),
+        (
             WaitReason::Image { because: text("it is built") },
             "waits for the OS image of the pool: it is built",
         ),

@@ -9,6 +9,7 @@ use machinist_core::api::names::condition::pool as condition;
 use machinist_core::api::{MachineConfig, MachineConfigNode, MachineConfigPool, find_condition};
 use machinist_core::daemon::annotations;
 use machinist_core::node::NodeView;
+use machinist_core::plan::host_refusals;
 use machinist_core::reconcile_check::ValidationOverrides;
 use machinist_core::render::reconcile::{PoolRollback, ReconcileError, RenderInputs, reconcile};
 use machinist_core::rollout::{
@@ -174,7 +175,11 @@ pub(in crate::cli) fn with_sources(
             let (images, builds): (Vec<_>, Vec<_>) =
                 (snapshot.os_configs.iter().collect(), snapshot.os_builds.iter().collect());
             let layering = PoolLayering::for_pool(pool, &images, &builds);
-            decide_layered_rollout(layering.target(pool), pool, members, policy, *max, now)
+            let find =
+                |name: &str| snapshot.configs.iter().find(|config| config.name_any() == name);
+            let refused = host_refusals(members, find(target), find);
+            let policy = RolloutPolicy { refused, ..policy.clone() };
+            decide_layered_rollout(layering.target(pool), pool, members, &policy, *max, now)
                 .waiting_for_image(layering.wait_reason())
         }
         _ => RolloutDecision::default(),
@@ -277,6 +282,7 @@ fn is_stuck(members: &[&Node], decision: &RolloutDecision) -> bool {
             WaitReason::Failing { .. }
             | WaitReason::Drifted { .. }
             | WaitReason::Degraded { .. }
+            | WaitReason::Refused { .. }
             | WaitReason::Held { .. } => needs_person = true,
             WaitReason::NoCapacity { .. }
             | WaitReason::NotItsTurn { .. }

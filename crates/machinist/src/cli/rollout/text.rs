@@ -135,6 +135,7 @@ fn described(pending: &PendingMachine, machine: &str, now: &Time) -> (u8, String
         | WaitReason::Degraded { .. } => (0, reasons::waiting_reason(machine, waiting, now)),
         WaitReason::RestartPending { .. }
         | WaitReason::NotReady { .. }
+        | WaitReason::Refused { .. }
         | WaitReason::Held { .. } => (1, reasons::waiting_reason(machine, waiting, now)),
         WaitReason::Working { .. }
         | WaitReason::Draining { .. }

@@ -10,14 +10,16 @@ use machinist_core::api::names::{label, object};
 use machinist_core::api::{ControllerConfig, ControllerConfigStatus};
 use machinist_core::generate::template_error;
 use machinist_core::generated_config::GeneratedConfig;
-use machinist_core::template::{self, TemplateInputs, certificates, running, status};
+use machinist_core::template::{
+    self, TemplateInputs, certificates, running, stale_configs, status,
+};
 use serde_json::json;
 
 use super::super::context::Context;
 use super::super::render::VERSION;
 use super::report::Reported;
 use super::secrets::SecretCaches;
-use super::write::ensure;
+use super::write::{ensure, remove};
 use super::{GeneratePass, GenerateResult};
 
 /// Renders the templates if there is a ControllerConfig, and writes its status.
@@ -37,6 +39,10 @@ pub(super) async fn reconcile(
     }
     let outcome = match render_templates(context, &config, secrets).await {
         Ok(all) => {
+            let present = context.caches.configs.all();
+            for name in stale_configs(present.iter().map(AsRef::as_ref), &all) {
+                remove(context, &name).await?;
+            }
             for made in &all {
                 ensure(context, &made.machine_config).await?;
             }

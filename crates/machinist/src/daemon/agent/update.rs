@@ -135,8 +135,11 @@ impl Agent {
         // MCO's literal line.
         tracing::debug!("Checking Reconcilable for config {from} to {to}");
         let os = self.plan_os(old, new, state).await?;
+        let root = self.disk.path().to_owned();
+        let abilities = tokio::task::spawn_blocking(move || detect_abilities(&root)).await?;
         let host = HostLimits {
             fips: detect::fips_enabled(self.disk.path()),
+            profile_refusal: abilities.profile_refusal(old, new),
             os_refusal: self.os_refusal(os.as_ref()).await?,
         };
         let overrides = daemon::validation_overrides(settings.as_ref());
@@ -173,9 +176,7 @@ impl Agent {
             "Starting update from {from} to {to}"
         );
         let policy = daemon::effective_disruption_policy(settings.as_ref());
-        let root = self.disk.path().to_owned();
-        let host = tokio::task::spawn_blocking(move || detect_abilities(&root)).await?;
-        let rules = DisruptionRules::new(&policy, old, new, Some(&host));
+        let rules = DisruptionRules::new(&policy, old, new, Some(&abilities));
         let actions = update::update_actions(&change, flags, &rules, state.force_rewrite);
         let needs_drain = actions::needs_drain(&actions, &change, self.runs_pods().await);
         // MCO's literal line, which its tests look for.

@@ -8,6 +8,7 @@ use machinist_core::os::abilities::{
     self, AbilityFacts, HostAbilities, LOOKED_FOR, UserRules, user_rules,
 };
 use machinist_core::os::sshd;
+use machinist_core::profile::{InstallerFacts, KUBELET_PODS, KUBELET_UNIT, MARKERS};
 use machinist_core::reconcile_check::ValidationOverrides;
 
 use super::command::HostCommands;
@@ -38,8 +39,20 @@ pub(crate) fn detect_abilities(root: &Path) -> HostAbilities {
         authorized_keys: authorized_keys(&host, None),
         selinux: host.path(SELINUX).exists(),
         architecture: std::env::consts::ARCH,
+        installer: installer_facts(&host),
         host: facts,
     })
+}
+
+/// What shows who installed the kubelet.
+fn installer_facts(host: &HostCommands) -> InstallerFacts {
+    let exists = |path: &&'static str| host.path(path).symlink_metadata().is_ok();
+    InstallerFacts {
+        markers: MARKERS.iter().map(|(path, _)| *path).filter(exists).collect(),
+        kubelet_unit: host.read_text(KUBELET_UNIT),
+        has_run_pods: host.path(KUBELET_PODS).is_dir(),
+        is_coreos: false,
+    }
 }
 
 /// Whether the host has a containerd that reads `certs.d`.
