@@ -11,13 +11,15 @@
 
 mod blockers;
 mod conditions;
+mod flags;
 mod pods;
 mod request;
 mod schedule;
 
 pub use blockers::{DrainBlocker, EvictionRefusal, blockers, eviction_refusal};
 pub use conditions::{DrainProgress, drain_report};
-pub use pods::{DaemonSetRef, DrainPlan, PodRef, SkipReason, daemon_sets, plan_drain};
+pub use flags::{DrainFlags, DrainFlagsError};
+pub use pods::{DaemonSetRef, DrainPlan, PodRef, PodRefusal, SkipReason, daemon_sets, plan_drain};
 pub use request::{DrainError, DrainRequest, cordoned_again_message, pending_request};
 pub use schedule::{
     ALERT_AFTER, ATTEMPT_TIMEOUT, CORDON_DELAYS, DRAIN_RETRY, DrainRetry, DrainWarning,

@@ -1,5 +1,5 @@
-//! Which pods a drain evicts: the same as `kubectl drain --force --ignore-daemonsets
-//! --delete-emptydir-data`.
+//! Which pods a drain evicts: the same as `kubectl drain --ignore-daemonsets` with the flags of the pool, which are
+//! `--force --delete-emptydir-data` unless it says otherwise.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,6 +7,8 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::Serialize;
+
+use super::flags::DrainFlags;
 
 /// The annotation of mirror pods, which represent static pods of the kubelet.
 const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
@@ -68,6 +70,29 @@ impl fmt::Display for SkipReason {
     }
 }
 
+/// Why a pod may not be evicted, so that the machine is not drained at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PodRefusal {
+    /// It has an `emptyDir`, whose data would be lost.
+    LocalData,
+    /// Nothing would recreate it.
+    NoController,
+}
+
+impl fmt::Display for PodRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LocalData => {
+                "it has an emptyDir, whose data would be lost: delete the pod, or add --delete-emptydir-data to machinist.dev/drain-flags of the pool"
+            }
+            Self::NoController => {
+                "it has no controller that would create it again: delete the pod, or add --force to machinist.dev/drain-flags of the pool"
+            }
+        })
+    }
+}
+
 /// What happens to the pods of a machine, in input order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct DrainPlan {
@@ -75,6 +100,9 @@ pub struct DrainPlan {
     pub evict: Vec<PodRef>,
     /// Already terminating; the drain waits until they are gone.
     pub wait: Vec<PodRef>,
+    /// Neither evicted nor left. While there is one, no pod is evicted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<(PodRef, PodRefusal)>,
     /// Not evicted and not waited for.
     pub leave: Vec<(PodRef, SkipReason)>,
 }
@@ -83,7 +111,7 @@ impl DrainPlan {
     /// Whether the drain is complete.
     #[must_use]
     pub fn is_drained(&self) -> bool {
-        self.evict.is_empty() && self.wait.is_empty()
+        self.evict.is_empty() && self.wait.is_empty() && self.refused.is_empty()
     }
 }
 
@@ -97,7 +125,7 @@ pub fn daemon_sets(pods: &[Pod]) -> BTreeSet<DaemonSetRef> {
 /// Decides what happens to the pods of a machine. A pod whose DaemonSet is in `gone` is evicted:
 /// nothing would recreate it.
 #[must_use]
-pub fn plan_drain(pods: &[Pod], gone: &BTreeSet<DaemonSetRef>) -> DrainPlan {
+pub fn plan_drain(pods: &[Pod], gone: &BTreeSet<DaemonSetRef>, flags: DrainFlags) -> DrainPlan {
     let mut plan = DrainPlan::default();
     for pod in pods {
         let reference = PodRef::of(pod);
@@ -109,6 +137,8 @@ pub fn plan_drain(pods: &[Pod], gone: &BTreeSet<DaemonSetRef>) -> DrainPlan {
             plan.leave.push((reference, SkipReason::Mirror));
         } else if pod.metadata.deletion_timestamp.is_some() {
             plan.wait.push(reference);
+        } else if let Some(refusal) = refusal(pod, flags) {
+            plan.refused.push((reference, refusal));
         } else {
             plan.evict.push(reference);
         }
@@ -116,10 +146,30 @@ pub fn plan_drain(pods: &[Pod], gone: &BTreeSet<DaemonSetRef>) -> DrainPlan {
     plan
 }
 
+fn is_finished(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Why a pod may not be evicted with these flags, in kubectl's order. Nothing is lost with a finished pod.
+fn refusal(pod: &Pod, flags: DrainFlags) -> Option<PodRefusal> {
+    if is_finished(pod) {
+        return None;
+    }
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let has_local_data = volumes.into_iter().any(|volume| volume.empty_dir.is_some());
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let has_controller = owners.into_iter().any(|owner| owner.controller == Some(true));
+    match () {
+        () if has_local_data && !flags.delete_emptydir_data => Some(PodRefusal::LocalData),
+        () if !has_controller && !flags.force => Some(PodRefusal::NoController),
+        () => None,
+    }
+}
+
 /// The DaemonSet that would recreate a pod. `None` for a finished pod.
 fn daemon_set_of(pod: &Pod) -> Option<DaemonSetRef> {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    if matches!(phase, Some("Succeeded" | "Failed")) {
+    if is_finished(pod) {
         return None;
     }
     let is_daemon_set = |owner: &&OwnerReference| {
@@ -179,7 +229,7 @@ mod tests {
             (json!({"ownerReferences": owner("apps/v1", "DaemonSet", false)}), "evict"),
             (json!({"ownerReferences": owner("example.com/v1", "DaemonSet", true)}), "evict"),
         ] {
-            let plan = plan_drain(&[pod("p", &more)], &BTreeSet::new());
+            let plan = plan_drain(&[pod("p", &more)], &BTreeSet::new(), DrainFlags::default());
             let found = match (plan.evict.len(), plan.wait.len(), plan.leave.as_slice()) {
                 (1, 0, []) => "evict",
                 (0, 1, []) => "wait",
@@ -198,7 +248,55 @@ mod tests {
         let asked = daemon_sets(&pods);
         let name = DaemonSetRef { namespace: "ns".to_owned(), name: "daemonset".to_owned() };
         assert_eq!(asked, BTreeSet::from([name]));
-        assert_eq!(plan_drain(&pods, &asked).evict, [PodRef::of(&pods[0])]);
-        assert_eq!(plan_drain(&pods, &asked).evict[0].to_string(), "ns/p");
+        let plan = plan_drain(&pods, &asked, DrainFlags::default());
+        assert_eq!(plan.evict, [PodRef::of(&pods[0])]);
+        assert_eq!(plan.evict[0].to_string(), "ns/p");
+    }
+
+    /// As `kubectl drain --ignore-daemonsets` with the same flags.
+    #[test]
+    fn a_pod_is_evicted_only_with_the_flags_that_it_needs() {
+        let owned = owner("apps/v1", "ReplicaSet", true);
+        let (none, force) = (DrainFlags::NONE, DrainFlags { force: true, ..DrainFlags::NONE });
+        let delete = DrainFlags { delete_emptydir_data: true, ..DrainFlags::NONE };
+        let (data, bare) = (Some(PodRefusal::LocalData), Some(PodRefusal::NoController));
+        for (more, without, with_force, with_delete) in [
+            (json!({"ownerReferences": owned}), None, None, None),
+            (json!({"ownerReferences": owned, "emptyDir": true}), data, data, None),
+            (json!({}), bare, None, bare),
+            (json!({"emptyDir": true}), data, data, bare),
+            (json!({"emptyDir": true, "phase": "Succeeded"}), None, None, None),
+            (
+                json!({"emptyDir": true, "annotations": {MIRROR_ANNOTATION: "hash"}}),
+                None,
+                None,
+                None,
+            ),
+            (
+                json!({"emptyDir": true, "deletionTimestamp": "2026-11-15T00:00:00Z"}),
+                None,
+                None,
+                None,
+            ),
+            (
+                json!({"emptyDir": true, "ownerReferences": owner("apps/v1", "DaemonSet", true)}),
+                None,
+                None,
+                None,
+            ),
+        ] {
+            let pods = [pod("p", &more)];
+            for (flags, expected) in [
+                (none, without),
+                (force, with_force),
+                (delete, with_delete),
+                (DrainFlags::default(), None),
+            ] {
+                let plan = plan_drain(&pods, &BTreeSet::new(), flags);
+                let found = plan.refused.first().map(|(_, refusal)| *refusal);
+                assert_eq!(found, expected, "{more} {flags:?}");
+                assert!(found.is_none() || plan.evict.is_empty() && !plan.is_drained());
+            }
+        }
     }
 }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, EvictParams, ListParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt as _};
 use machinist_core::drain::{
-    ATTEMPT_TIMEOUT, DaemonSetRef, DrainBlocker, DrainPlan, EVICTION_RETRY, EvictionRefusal,
-    PodRef, blockers, daemon_sets, eviction_refusal, plan_drain,
+    ATTEMPT_TIMEOUT, DaemonSetRef, DrainBlocker, DrainFlags, DrainPlan, EVICTION_RETRY,
+    EvictionRefusal, PodRef, blockers, daemon_sets, eviction_refusal, plan_drain,
 };
+use machinist_core::rollout::pools_of;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -56,7 +57,7 @@ async fn drain_node(
     known: &mut Vec<DrainBlocker>,
 ) -> EvictionOutcome {
     let name = node.name_any();
-    let mut daemon_sets = DaemonSets::default();
+    let mut daemon_sets = DaemonSets { flags: flags_of(context, node), ..DaemonSets::default() };
     let pods = match list_pods(context, &name).await {
         Ok(pods) => pods,
         Err(error) => return EvictionOutcome::Failed(error.to_string()),
@@ -65,6 +66,9 @@ async fn drain_node(
         Ok(plan) if plan.is_drained() => {
             known.clear();
             return EvictionOutcome::Drained;
+        }
+        Ok(plan) if !plan.refused.is_empty() => {
+            return refuse(context, node, known, &plan);
         }
         Ok(_) => {}
         Err(error) => return EvictionOutcome::Failed(error.to_string()),
@@ -105,6 +109,9 @@ async fn evict_until_gone(
             known.clear();
             return EvictionOutcome::Drained;
         }
+        if !plan.refused.is_empty() {
+            return refuse(context, node, known, &plan);
+        }
         if Instant::now() >= next_eviction && !plan.evict.is_empty() {
             next_eviction = Instant::now() + EVICTION_RETRY;
             refused = match evict_all(context, &plan).await {
@@ -123,6 +130,25 @@ async fn evict_until_gone(
         // Either a change or the time for the next eviction.
         let _ = timeout_at(wake, changes.changed()).await;
     }
+}
+
+/// The flags of the machine's pool. A machine without one is drained as before it left its pool.
+fn flags_of(context: &Context, node: &Node) -> DrainFlags {
+    let pools = context.caches.pools.all();
+    let pools = pools_of(node, &pools).unwrap_or_default();
+    pools.first().map_or_else(DrainFlags::default, |pool| DrainFlags::of_pool(pool))
+}
+
+/// Evicts nothing, as kubectl does, and names the pods that need a flag.
+fn refuse(
+    context: &Context,
+    node: &Arc<Node>,
+    known: &mut Vec<DrainBlocker>,
+    plan: &DrainPlan,
+) -> EvictionOutcome {
+    let refused = plan.refused.iter().map(|(pod, why)| (pod.clone(), None, why.to_string()));
+    report_blockers(context, node, known, &refused.collect::<Vec<_>>());
+    EvictionOutcome::Failed(blockers_message(known))
 }
 
 /// Records the pods that block the drain, and reports new ones immediately: MCO's own report comes after an hour.
@@ -166,16 +192,19 @@ async fn list_pods(context: &Context, node: &str) -> Result<Vec<Pod>, WriteError
     Ok(context.write(api.list(&params)).await?.items)
 }
 
-/// A drain reads only the metadata and the phase of a pod.
+/// A drain reads only the metadata and the phase of a pod, and whether it has an `emptyDir`.
 fn trim_pod(pod: &mut Pod) {
     strip_managed_fields(pod);
-    pod.spec = None;
+    let volumes = pod.spec.take().and_then(|spec| spec.volumes).unwrap_or_default();
+    let local = volumes.into_iter().find(|volume| volume.empty_dir.is_some());
+    pod.spec = local.map(|volume| PodSpec { volumes: Some(vec![volume]), ..PodSpec::default() });
 }
 
 /// The DaemonSets that have pods on the machine, and whether they exist.
 #[derive(Debug, Default)]
 struct DaemonSets {
     known: BTreeMap<DaemonSetRef, bool>,
+    flags: DrainFlags,
 }
 
 impl DaemonSets {
@@ -188,7 +217,8 @@ impl DaemonSets {
             }
         }
         let gone = self.known.iter().filter(|(_, exists)| !**exists);
-        Ok(plan_drain(pods, &gone.map(|(daemon_set, _)| daemon_set.clone()).collect()))
+        let gone = gone.map(|(daemon_set, _)| daemon_set.clone()).collect();
+        Ok(plan_drain(pods, &gone, self.flags))
     }
 }
 

@@ -95,6 +95,10 @@ pub mod machinist {
     /// `reboot`; entries are separated by semicolons or newlines.
     pub const ON_CHANGE: &str = "machinist.dev/on-change";
 
+    /// On a pool: the flags of `kubectl drain` for its machines, `--force` and `--delete-emptydir-data`. Without the
+    /// annotation both are set; with it only those that it lists.
+    pub const DRAIN_FLAGS: &str = "machinist.dev/drain-flags";
+
     // On rendered configs, written by the controller.
 
     /// The rules of [`ON_CHANGE`] of the pool and its MachineConfigs, as JSON.

@@ -9,12 +9,13 @@ use super::annotation::machinist;
 const ALIKE: f32 = 0.8;
 
 /// The annotations that an administrator writes.
-const WRITTEN_BY_PEOPLE: [&str; 14] = [
+const WRITTEN_BY_PEOPLE: [&str; 15] = [
     machinist::CANARY,
     machinist::CANARY_SOAK,
     machinist::MAINTENANCE_WINDOW,
     machinist::REBOOT,
     machinist::MAX_FAILURES,
+    machinist::DRAIN_FLAGS,
     machinist::BAD_CONFIGS,
     machinist::OS_IMAGE,
     machinist::DRIFT,

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crate::api::MachineConfigPool;
 use crate::api::names::annotation::machinist;
+use crate::drain::DrainFlags;
 use crate::node::MachineMode;
 
 pub use decide::{RolloutDecision, RolloutHalted, decide_layered_rollout, decide_rollout};
@@ -47,6 +48,8 @@ pub struct RolloutPolicy {
     pub mode: MachineMode,
     /// Configs that no machine gets.
     pub bad_configs: BTreeSet<String>,
+    /// Which pods a drain may evict.
+    pub drain: DrainFlags,
     /// The machines that would refuse the pool's config, and why. Not from annotations: the caller compares their
     /// hosts with the config.
     pub refused: BTreeMap<String, String>,
@@ -110,6 +113,13 @@ impl RolloutPolicy {
                 })?
                 .unwrap_or_default(),
             bad_configs: failures::bad_configs(pool),
+            drain: annotations
+                .parse(
+                    machinist::DRAIN_FLAGS,
+                    "write --force, --delete-emptydir-data or both, nothing for neither, or remove the annotation",
+                    |text| DrainFlags::parse(text).map_err(|error| error.to_string()),
+                )?
+                .unwrap_or_default(),
             refused: BTreeMap::new(),
         })
     }
