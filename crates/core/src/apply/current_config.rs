@@ -18,6 +18,30 @@ pub fn empty_config() -> MachineConfig {
     config
 }
 
+/// Whether a config asks for nothing, so that a machine that has it is as it was before its first config.
+#[must_use]
+pub fn asks_for_nothing(config: &MachineConfig) -> bool {
+    let spec = &config.spec;
+    let is_unset = |value: &Value| match value {
+        Value::Null => true,
+        Value::Object(map) => map.values().all(|value| match value {
+            Value::Array(items) => items.is_empty(),
+            other => other.is_null(),
+        }),
+        _ => false,
+    };
+    let asks_in_ignition = spec.config.as_ref().and_then(Value::as_object).is_some_and(|config| {
+        config.iter().any(|(key, value)| key != "ignition" && !is_unset(value))
+    });
+    let is_given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+    let lists = [&spec.kernel_arguments, &spec.extensions];
+    !asks_in_ignition
+        && lists.iter().all(|list| list.as_ref().is_none_or(Vec::is_empty))
+        && !is_given(&spec.os_image_url)
+        && matches!(spec.kernel_type.as_deref(), None | Some("" | "default"))
+        && spec.fips != Some(true)
+}
+
 /// A MachineConfig as it is rendered: one without `spec.config` gets an empty Ignition config. Machines
 /// refuse a config without one, as in MCO, because rendered configs always have one.
 #[must_use]
@@ -81,4 +105,42 @@ pub fn current_config_bytes(config: &MachineConfig) -> Vec<u8> {
     parts.extend(others.iter().map(|(name, value)| format!("{}:{value}", json!(name))));
     let text = format!("{{\"metadata\":{metadata},\"spec\":{{{}}}}}", parts.join(","));
     escape_html(text.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_that_asks_for_nothing() {
+        let rendered = json!({
+            "config": {"ignition": {"version": "3.5.0"}, "storage": {"files": []}, "systemd": {}, "passwd": {}},
+            "kernelArguments": [], "extensions": [], "fips": false, "kernelType": "default", "osImageURL": "",
+        });
+        let asks = |pointer: &str, value: Value| {
+            let mut spec = rendered.clone();
+            if let Some(place) = spec.pointer_mut(pointer) {
+                *place = value;
+            }
+            let config = json!({
+                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+                "metadata": {"name": "x"}, "spec": spec,
+            });
+            !asks_for_nothing(&serde_json::from_value(config).unwrap())
+        };
+        assert!(asks_for_nothing(&empty_config()));
+        assert!(!asks("", rendered.clone()));
+        for (pointer, value) in [
+            ("/config/storage", json!({"files": [{"path": "/a"}]})),
+            ("/config/systemd", json!({"units": [{"name": "a.service"}]})),
+            ("/config/passwd", json!({"users": [{"name": "core"}]})),
+            ("/kernelArguments", json!(["a"])),
+            ("/extensions", json!(["a"])),
+            ("/fips", json!(true)),
+            ("/kernelType", json!("realtime")),
+            ("/osImageURL", json!("r/os@sha256:a")),
+        ] {
+            assert!(asks(pointer, value.clone()), "{pointer}: {value}");
+        }
+    }
 }

@@ -65,8 +65,8 @@ pub use cluster_files::{
     CLUSTER_CERTIFICATES, ClusterFile, ClusterFiles, plan_cluster_files, plan_release_all,
 };
 pub use current_config::{
-    EMPTY_CONFIG_NAME, current_config_bytes, empty_config, from_ignition, parse_current_config,
-    with_ignition_config,
+    EMPTY_CONFIG_NAME, asks_for_nothing, current_config_bytes, empty_config, from_ignition,
+    parse_current_config, with_ignition_config,
 };
 pub use error::ApplyError;
 pub use fs_node::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};

@@ -9,15 +9,54 @@ use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::path::{
     CURRENT_CONFIG, CURRENT_IMAGE, DAEMON_DIR, ENCAPSULATED, ENCAPSULATED_BACKUP, FORCE,
-    IGNITION_PRESET, NODE_ANNOTATIONS, NODE_ANNOTATIONS_BACKUP,
+    IGNITION_PRESET, NO_ORIGINALS, NODE_ANNOTATIONS, NODE_ANNOTATIONS_BACKUP, ORIGINALS,
 };
-use machinist_core::apply::{self, FsNode, FsTree as _};
+use machinist_core::apply::{self, BASELINE_PATH, FsNode, FsTree as _, LONG_ORIGINALS};
 use machinist_core::daemon::{PENDING_PATH, PendingChange};
+use machinist_core::health::FAILED_CONFIG_PATH;
 use machinist_core::os::{layered_image, with_layered_image};
 use machinist_core::versioned::VersionedFileError;
 
 use super::root::{HostRoot, MAX_FILE_SIZE, split};
 use super::unreadable_files;
+
+/// The daemon's own files beside the originals.
+pub(super) const OWN_FILES: [&str; 7] = [
+    FAILED_CONFIG_PATH,
+    PENDING_PATH,
+    BASELINE_PATH,
+    CURRENT_CONFIG,
+    CURRENT_IMAGE,
+    NODE_ANNOTATIONS,
+    NODE_ANNOTATIONS_BACKUP,
+];
+
+/// Removes the daemon's own files, and its directories as far as they are empty: originals and quarantined files stay.
+pub(super) fn remove_own_files(root: &HostRoot) -> Result<()> {
+    for path in OWN_FILES {
+        root.remove(path).with_context(|| format!("cannot remove {path}"))?;
+    }
+    remove_empty_directories(root);
+    Ok(())
+}
+
+/// Removes the daemon's own directories as far as they are empty.
+pub(super) fn remove_empty_directories(root: &HostRoot) {
+    for directory in [ORIGINALS, NO_ORIGINALS, LONG_ORIGINALS, DAEMON_DIR] {
+        remove_empty(&root.path().join(directory.trim_start_matches('/')));
+    }
+}
+
+/// Removes a directory and those in it, as far as they are empty.
+fn remove_empty(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty(&entry.path());
+        }
+    }
+    // It is not empty, or not there.
+    let _ = fs::remove_dir(directory);
+}
 
 /// The current boot of the machine. In a pod, the boot ID beneath the host's root counts if it is there.
 pub(super) fn boot_id(root: &Path) -> Result<String> {

@@ -87,11 +87,16 @@ pub(super) fn disarm(root: &Path) -> io::Result<bool> {
 }
 
 impl Agent {
+    /// Whether the daemon runs in a pod, with the root of the host mounted.
+    pub(super) fn is_in_pod(&self) -> bool {
+        self.disk.path() != Path::new("/")
+    }
+
     /// Arms the guard before a reboot, where the kubelet starts this daemon. Without it the reboot happens all the same:
     /// the machine is as safe as it is without a guard, and its event says so.
     pub(super) async fn arm_boot_guard(&self, node: &Arc<Node>, pending: &PendingChange) {
         let Some(kubelet) = &self.kubelet else { return };
-        let is_pod = self.disk.path() != Path::new("/");
+        let is_pod = self.is_in_pod();
         if !arms_boot_guard(pending, kubelet_health::responds(kubelet).await, is_pod) {
             return;
         }

@@ -108,6 +108,11 @@ impl MachineDisk {
         self.with_lock(health::remove).await
     }
 
+    /// Removes the daemon's own files from a machine that is as it was before its first config.
+    pub(super) async fn remove_own_files(&self) -> Result<()> {
+        self.with_lock(state::remove_own_files).await
+    }
+
     /// Checks that every path of a change can be changed. Writes nothing.
     pub(super) async fn check_obstacles(
         &self,

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation;
 use machinist_core::api::names::annotation::machinist::HEAL;
-use machinist_core::apply::{EMPTY_CONFIG_NAME, empty_config};
+use machinist_core::apply::{EMPTY_CONFIG_NAME, asks_for_nothing, empty_config};
 use machinist_core::daemon::session::WaitStatus;
 use machinist_core::daemon::{
     AgentStep, AgentWait, Observed, PendingChange, SessionEvent, annotations, next_step, reports,
@@ -152,6 +152,16 @@ impl Agent {
         }
         if let Some(reason) = self.disk.quarantine_reason().await? {
             bail!(reason);
+        }
+        // In a pod, nothing of ours runs on the host: once its config asks for nothing, nothing of ours stays there, and
+        // an uninstallation needs no step on the machines.
+        if self.is_in_pod()
+            && state.pending.is_none()
+            && !self.has_drifted()
+            && state.current.as_ref().is_some_and(asks_for_nothing)
+        {
+            self.stop_watching(node);
+            self.disk.remove_own_files().await?;
         }
         if NodeView(node).annotation(HEAL).is_some() && !self.has_drifted() {
             self.own_node.annotate(annotations::clear_heal()).await?;

@@ -1,6 +1,5 @@
 //! Leaves the API server: every managed file is restored, and nothing of Machinist stays.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,15 +9,9 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use machinist_core::api::MachineConfig;
 use machinist_core::api::names::annotation::{self, machinist};
-use machinist_core::api::names::path::{
-    CURRENT_CONFIG, CURRENT_IMAGE, DAEMON_DIR, NO_ORIGINALS, NODE_ANNOTATIONS,
-    NODE_ANNOTATIONS_BACKUP, ORIGINALS,
-};
-use machinist_core::apply::{
-    self, ApplyPlan, BASELINE_PATH, LONG_ORIGINALS, QuarantineView, empty_config,
-};
-use machinist_core::daemon::{CandidateConfig, PENDING_PATH, PendingChange, candidate_configs};
-use machinist_core::health::FAILED_CONFIG_PATH;
+use machinist_core::api::names::path::DAEMON_DIR;
+use machinist_core::apply::{self, ApplyPlan, QuarantineView, empty_config};
+use machinist_core::daemon::{CandidateConfig, PendingChange, candidate_configs};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -235,16 +228,7 @@ fn restore_files(root: &HostRoot, leaving: ConfigToLeave) -> Result<RestoredFile
             tracing::warn!(error = %format_args!("{error:#}"), "cannot remove the kernel arguments of the config");
         }
     }
-    let own = [
-        FAILED_CONFIG_PATH,
-        PENDING_PATH,
-        BASELINE_PATH,
-        CURRENT_CONFIG,
-        CURRENT_IMAGE,
-        NODE_ANNOTATIONS,
-        NODE_ANNOTATIONS_BACKUP,
-    ];
-    for path in own {
+    for path in state::OWN_FILES {
         if let Err(error) = root.remove(path) {
             restored.not_restored.push(format!("cannot remove {path}: {error}: remove it by hand"));
         }
@@ -252,9 +236,7 @@ fn restore_files(root: &HostRoot, leaving: ConfigToLeave) -> Result<RestoredFile
     }
     // Nobody tries again from now on.
     quarantine::discard(root)?;
-    for directory in [ORIGINALS, NO_ORIGINALS, LONG_ORIGINALS, DAEMON_DIR] {
-        remove_empty_directories(&root.path().join(directory.trim_start_matches('/')));
-    }
+    state::remove_empty_directories(root);
     Ok(restored)
 }
 
@@ -278,16 +260,6 @@ impl RestoredFiles {
         }
         Ok(())
     }
-}
-
-/// Removes a directory and those in it, as far as they are empty.
-fn remove_empty_directories(directory: &Path) {
-    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_empty_directories(&entry.path());
-        }
-    }
-    JoinPaths::remove_empty(directory);
 }
 
 async fn release_node_with_own_identity(join_paths: &JoinPaths, name: &str) -> String {
