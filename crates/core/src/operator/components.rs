@@ -28,6 +28,8 @@ pub struct ComponentInputs {
     pub log_filter: String,
     /// The administrator's settings.
     pub settings: OperatorSettings,
+    /// Whether the components are about to be removed.
+    pub is_removal: bool,
     /// The addresses of the API server and the machine config server; without them there is no
     /// server.
     pub endpoint: Option<ClusterEndpoints>,
@@ -73,6 +75,9 @@ impl ComponentInputs {
             format!("--profile={}", self.settings.profile.as_str()),
             metrics_listen(port::METRICS),
         ];
+        if self.is_removal {
+            args.push("--release-machines".to_owned());
+        }
         let (mut volumes, mut mounts) = (vec![], vec![]);
         if let Some(endpoint) = &self.endpoint {
             let namespace = self.settings.user_data_namespace.as_ref().unwrap_or(&self.namespace);
@@ -267,6 +272,7 @@ pub(super) mod tests {
             release: "1".to_owned(),
             log_filter: "info".to_owned(),
             settings: OperatorSettings::default(),
+            is_removal: false,
             endpoint: Some(ClusterEndpoints {
                 api_server: "https://a:6443".to_owned(),
                 server: "https://a:22623".to_owned(),
@@ -286,6 +292,11 @@ pub(super) mod tests {
             [OperatorComponent::Controller, OperatorComponent::Daemon]
         );
         assert!(!args(&alone.manifest(OperatorComponent::Controller)).contains("--server-url"));
+        let removed = ComponentInputs { is_removal: true, ..inputs() };
+        for (inputs, expected) in [(inputs(), false), (removed, true)] {
+            let args = args(&inputs.manifest(OperatorComponent::Controller));
+            assert_eq!(args.contains("--release-machines"), expected);
+        }
         assert_eq!(inputs().desired_components(), OperatorComponent::ALL);
         assert!(
             args(&inputs().manifest(OperatorComponent::Controller))

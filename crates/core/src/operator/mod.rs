@@ -18,10 +18,12 @@ pub mod conditions;
 pub mod controller_config;
 pub mod events;
 mod pools;
+mod removal;
 pub mod repair_report;
 mod server;
 pub mod settings;
 
+pub use removal::machines_in_drain;
 use serde_json::{Value, json};
 
 use crate::api::names::{GROUP, label, object};

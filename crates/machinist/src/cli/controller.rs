@@ -54,6 +54,11 @@ pub(super) struct ControllerArgs {
     #[command(flatten)]
     templates: TemplateArgs,
 
+    /// Give no machine a config, withdraw drains that have not ended, and uncordon. The operator sets this before it
+    /// removes the controller
+    #[arg(long)]
+    release_machines: bool,
+
     /// Serve /metrics, /healthz and /readyz on this address
     #[arg(
         long,
@@ -116,6 +121,7 @@ impl ControllerArgs {
             namespace: self.namespace.clone(),
             templates: Arc::new(self.templates.read()?),
             election: self.lease.election(namespace.clone(), identity)?,
+            releases_machines: self.release_machines,
             keeps_disruption_policy: false,
             metrics: Some(MetricsOptions {
                 listen: self.metrics_listen,

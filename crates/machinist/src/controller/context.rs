@@ -56,6 +56,8 @@ pub(super) struct Context {
     pub templates: Arc<TemplateTree>,
     /// The namespace of the system's own objects.
     pub namespace: String,
+    /// Whether no machine gets a config, and those in a drain are uncordoned.
+    pub releases_machines: bool,
     /// Whether the API server has pods.
     pub has_pods: bool,
     leadership: Leadership,
@@ -138,6 +140,7 @@ impl Context {
             pool_notes: watch::Sender::new(AllNotes::default()),
             drain_blockers: watch::Sender::default(),
             templates: Arc::clone(&options.templates),
+            releases_machines: options.releases_machines,
             namespace: options.namespace.clone(),
             has_pods,
             leadership: lead,

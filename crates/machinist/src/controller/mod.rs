@@ -68,6 +68,8 @@ pub struct ControllerOptions {
     pub templates: Arc<TemplateTree>,
     /// How it takes part in the leader election.
     pub election: ElectionConfig,
+    /// Whether the system is about to be removed: no machine gets a config, and those in a drain are uncordoned.
+    pub releases_machines: bool,
     /// Whether the MachineConfiguration is kept here, since there is no operator.
     pub keeps_disruption_policy: bool,
     /// Where metrics are served, if anywhere.

@@ -220,6 +220,7 @@ impl PoolReconcile<'_> {
         let mut policy =
             RolloutPolicy::from_annotations(self.pool).map_err(|error| error.to_string())?;
         policy.refused = self.refusals();
+        policy.is_release = self.context.releases_machines;
         let max = max_unavailable(self.pool, self.members.len()).map_err(|e| e.to_string())?;
         let goal = self.layering.target(self.pool);
         let decision =

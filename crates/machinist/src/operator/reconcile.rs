@@ -26,6 +26,7 @@ use super::report::MACHINE_CONFIGURATIONS_PATH;
 use super::write::ApplyWriter;
 use super::{OperatorOptions, bootstrap_token, certificates};
 use crate::kubernetes::events::Recorder;
+use crate::kubernetes::request::ACCEPT_METADATA;
 
 /// The tasks under which failures are reported.
 const RECONCILE: &str = "reconcile";
@@ -34,6 +35,9 @@ const WRITE_STATUS: &str = "write the operator status";
 /// The note if the address of the API server for machines is unknown.
 const NO_SERVER: &str = "the machine config server is not running: set \
                          apiServerURL in ConfigMap machinist-settings";
+/// The note while machines are in the middle of an update.
+const RELEASES_MACHINES: &str = "spec.managementState is Removed: the components go when every machine is out of its \
+                                 drain; a machine that stays there needs machinist rollout status";
 
 /// An operator during one term of leadership.
 #[derive(Debug)]
@@ -74,6 +78,8 @@ pub(super) struct ReconcileReport {
     pub(super) failure: Option<OperatorFailure>,
     /// A note for the condition.
     pub(super) note: Option<&'static str>,
+    /// Whether the pass has to be repeated soon, although nothing failed.
+    pub(super) is_waiting: bool,
     /// The release that the controller had before the pass.
     pub(super) previous_release: Option<String>,
 }
@@ -129,7 +135,7 @@ impl Operator {
         } else {
             failures.succeeded(RECONCILE, "");
         }
-        let succeeded = done.failure.is_none();
+        let succeeded = done.failure.is_none() && !done.is_waiting;
         self.reporters.metrics.record_pass(done.failure.as_ref().map(|failure| failure.task));
         match self.write_status(&owner, &done).await {
             Ok(()) => {
@@ -191,6 +197,7 @@ impl Operator {
             log_filter: core::log_filter(spec.and_then(|spec| spec.log_level.as_deref()))
                 .to_owned(),
             endpoint: None,
+            is_removal: false,
             settings,
         };
         if inputs.settings.server {
@@ -205,8 +212,13 @@ impl Operator {
                 return Ok(());
             }
             ManagementState::Removed => {
-                done.note = Some("nothing is deployed: spec.managementState is Removed");
                 done.components.clear();
+                if self.releases_machines(&mut inputs).await? {
+                    done.note = Some(RELEASES_MACHINES);
+                    done.is_waiting = true;
+                    return Ok(());
+                }
+                done.note = Some("nothing is deployed: spec.managementState is Removed");
                 return self.remove_components(&inputs, &OperatorComponent::ALL).await;
             }
             ManagementState::Managed => {}
@@ -235,6 +247,24 @@ impl Operator {
         self.remove_components(&inputs, &others).await?;
         done.components = self.component_statuses(&wanted);
         failed.in_task("ControllerConfig")
+    }
+
+    /// Lets the controller withdraw drains and uncordon machines before it is removed. Returns whether it has to.
+    async fn releases_machines(
+        &self,
+        inputs: &mut ComponentInputs,
+    ) -> Result<bool, OperatorFailure> {
+        let part = OperatorComponent::Controller;
+        if !self.caches.component_status(&self.namespace, part).present {
+            return Ok(false);
+        }
+        let nodes = self.writer.client.get_as("/api/v1/nodes", ACCEPT_METADATA).await;
+        if core::machines_in_drain(&nodes.in_task("Apply")?).is_empty() {
+            return Ok(false);
+        }
+        inputs.is_removal = true;
+        self.apply_component(inputs, part).await.in_task("Apply")?;
+        Ok(true)
     }
 
     async fn create_machine_configuration(&self, owner: &Value) -> Result<()> {

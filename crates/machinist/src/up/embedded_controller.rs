@@ -33,6 +33,7 @@ pub(super) async fn run(
     let user = UserInfo::new("machinist:controller", [CONTROLLER_GROUP.to_owned()]);
     let client = kube::Client::new(hub.router_as(user), "default");
     let options = ControllerOptions {
+        releases_machines: false,
         namespace: initial_objects::NAMESPACE.to_owned(),
         templates,
         election: ElectionConfig {

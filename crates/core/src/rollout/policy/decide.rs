@@ -102,8 +102,9 @@ pub fn decide_layered_rollout(
     let all: Vec<NodeView<'_>> = nodes.iter().map(|node| NodeView(node)).collect();
     let mut decision =
         RolloutDecision { waiting: already_targeted(&all, goal), ..RolloutDecision::default() };
-    let is_observed =
-        |view: &NodeView<'_>| MachineMode::of_machine(*view, policy.mode) == MachineMode::Observe;
+    let is_observed = |view: &NodeView<'_>| {
+        policy.is_release || MachineMode::of_machine(*view, policy.mode) == MachineMode::Observe
+    };
     let (observed, views): (Vec<_>, Vec<_>) = all.iter().copied().partition(is_observed);
     decision.observe(&observed, goal);
     let (refused, views): (Vec<_>, Vec<_>) = views

@@ -50,6 +50,8 @@ pub struct RolloutPolicy {
     pub bad_configs: BTreeSet<String>,
     /// Which pods a drain may evict.
     pub drain: DrainFlags,
+    /// Whether the system is about to be removed: no machine gets a config, whatever its mode, and drains are withdrawn.
+    pub is_release: bool,
     /// The machines that would refuse the pool's config, and why. Not from annotations: the caller compares their
     /// hosts with the config.
     pub refused: BTreeMap<String, String>,
@@ -120,6 +122,7 @@ impl RolloutPolicy {
                     |text| DrainFlags::parse(text).map_err(|error| error.to_string()),
                 )?
                 .unwrap_or_default(),
+            is_release: false,
             refused: BTreeMap::new(),
         })
     }
