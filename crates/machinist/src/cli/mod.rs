@@ -56,6 +56,7 @@ mod os;
 mod output;
 mod pause;
 mod plan;
+mod plan_generated;
 mod pointer;
 mod pool_inputs;
 mod prune;

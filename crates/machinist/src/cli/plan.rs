@@ -24,6 +24,7 @@ use super::cluster::session::{ClusterSession, SessionArgs};
 use super::cluster::snapshot::{ClusterSnapshot, SnapshotKind, deserialize};
 use super::cluster::{self, usage_error};
 use super::output::{DIMMED, ERROR, HEADING, OutputFormat, WARNING};
+use super::plan_generated::GeneratedChanges;
 use super::{CommandOutcome, diff, output};
 use crate::kubernetes::apply::{last_applied, patch};
 use crate::manifests::{self, ManifestDocument};
@@ -41,8 +42,8 @@ const MAX_NAMED_MACHINES: usize = 5;
 #[command(after_help = "Example:\n  machinist plan -f examples/chrony.yaml\n\n\
         More examples:\n  machinist plan --delete mc/50-worker-chrony -o json")]
 pub(super) struct PlanArgs {
-    /// The new MachineConfigs, MachineConfigPools and MachineConfiguration: a file, a directory, or - for standard input
-    /// (repeatable)
+    /// The new MachineConfigs, MachineConfigPools, MachineConfiguration, mirrors and settings of kubelets: a file, a
+    /// directory, or - for standard input (repeatable)
     #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "delete")]
     filename: Vec<PathBuf>,
 
@@ -81,7 +82,18 @@ impl PlanArgs {
         cluster::block_on(async {
             let session = self.session.connect().await?;
             let mut snapshot = session.snapshot().await?;
-            let (mut changes, ignored) = changes(&session, &mut snapshot, &documents)?;
+            let (mut changes, others) = changes(&session, &mut snapshot, &documents)?;
+            let generated = GeneratedChanges::plan(
+                &session,
+                &snapshot.pools,
+                snapshot.controller_config(),
+                &documents,
+            )
+            .await?;
+            let others = others.into_iter().filter(|(key, _)| !generated.covered.contains(key));
+            let ignored: Vec<String> = others.map(|(_, object)| object).collect();
+            changes.machine_configs.extend(generated.machine_configs);
+            changes.deleted_machine_configs.extend(generated.deleted);
             self.deletions(&session, &snapshot, &mut changes)?;
             let policy = snapshot.policy();
             let controller_config = snapshot.controller_config().cloned();
@@ -99,16 +111,18 @@ impl PlanArgs {
                 report.refused |= finding.is_error();
                 report.problems.push(format!("{name}: {finding}"));
             }
+            report.refused |= generated.is_refused;
+            report.problems.extend(generated.problems);
             for object in &ignored {
                 output::print_warning(&format!(
-                    "{object}: plans cover only MachineConfigs, MachineConfigPools and the MachineConfiguration; its effect is not shown"
+                    "{object}: plans cover MachineConfigs, MachineConfigPools, the MachineConfiguration, mirrors, image policies and settings of kubelets with a built-in profile; its effect is not shown"
                 ));
             }
             match self.output {
                 OutputFormat::Json => {
                     output::print_json(&PlanReport { plan: &report, ignored: &ignored })?;
                 }
-                OutputFormat::Text => output::print(&text(&report))?,
+                OutputFormat::Text => output::print(&text(&report, !ignored.is_empty()))?,
             }
             Ok(if report.refused { CommandOutcome::Refused } else { CommandOutcome::Done })
         })
@@ -148,13 +162,13 @@ impl PlanArgs {
     }
 }
 
-/// The objects as `machinist apply` would write them, and the names of those that plans do not cover. A
+/// The objects as `machinist apply` would write them, and the others as `Kind/name` and as they are shown. A
 /// MachineConfiguration goes into the snapshot: it is in force when the machines take the change.
 fn changes(
     session: &ClusterSession,
     snapshot: &mut ClusterSnapshot,
     documents: &[ManifestDocument],
-) -> Result<(PlannedChanges, Vec<String>)> {
+) -> Result<(PlannedChanges, Vec<(String, String)>)> {
     let (mut changes, mut ignored) = (PlannedChanges::default(), Vec::new());
     for (target, manifest) in session.manifests(documents)? {
         let is = |kind| session.kind(kind) == Some(target.resource);
@@ -183,7 +197,8 @@ fn changes(
             let object = applied(SnapshotKind::MachineConfiguration, live, &manifest)?;
             snapshot.machine_configuration = Some(object);
         } else {
-            ignored.push(target.object_name());
+            let key = format!("{}/{}", target.resource.kind, target.name);
+            ignored.push((key, target.object_name()));
         }
     }
     Ok((changes, ignored))
@@ -201,13 +216,14 @@ fn applied<T: Serialize + serde::de::DeserializeOwned>(
     deserialize(kind, &machinist_hub::patch::apply(PatchKind::Merge, &live, &patch, None)?)
 }
 
-fn text(plan: &ChangePlan) -> String {
+/// `hides_effects` says that there are objects whose effect is not shown.
+fn text(plan: &ChangePlan, hides_effects: bool) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     for problem in &plan.problems {
         let _ = writeln!(text, "{WARNING}warning:{WARNING:#} {problem}");
     }
-    if plan.pools.is_empty() && plan.moves.is_empty() {
+    if plan.pools.is_empty() && plan.moves.is_empty() && !hides_effects {
         text.push_str("Nothing would change.\n");
     }
     let mut moves: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();

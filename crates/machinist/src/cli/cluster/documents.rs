@@ -31,7 +31,8 @@ pub(in crate::cli) fn read_documents(
 }
 
 impl ClusterSession {
-    async fn documents(&self) -> Result<Vec<ManifestDocument>> {
+    /// The objects that MachineConfigs are generated from.
+    pub(in crate::cli) async fn documents(&self) -> Result<Vec<ManifestDocument>> {
         let is_source = |resource: &&ServedResource| {
             GROUPS.contains(&resource.group.as_str()) && !REPORTS.contains(&resource.kind.as_str())
         };
