@@ -22,6 +22,32 @@ const KERNEL_SETTINGS: [(&str, &str); 7] = [
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
+/// The unit of the kubelet's package.
+const KUBEADM_UNIT: &str = "[Unit]
+Description=kubelet: The Kubernetes Node Agent
+Wants=containerd.service
+After=containerd.service
+
+[Service]
+ExecStart=/usr/local/bin/kubelet
+Restart=always
+StartLimitInterval=0
+RestartSec=1
+
+[Install]
+WantedBy=multi-user.target
+";
+
+/// The drop-in of kubeadm's package.
+const KUBEADM_DROP_IN: &str = r#"[Service]
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart=/usr/local/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+"#;
+
 /// Prepares the host for nodes: kernel settings, and the address of the API on the bridge.
 pub(super) fn prepare_host(lab: &Lab) -> Result<()> {
     for (name, value) in KERNEL_SETTINGS {
@@ -38,21 +64,25 @@ pub(super) fn prepare_host(lab: &Lab) -> Result<()> {
 impl Cluster {
     /// Boots a machine that joins as a node, and waits until it is Ready.
     pub fn boot_node(&self, name: &str) -> Result<Machine> {
+        self.boot_with_layout(name, false)
+    }
+
+    fn boot_with_layout(&self, name: &str, is_kubeadm: bool) -> Result<Machine> {
         let store = self.lab.create_dir(&format!("{name}-containerd"))?;
         let machine = self
             .lab
             .machine(name)
             .layer(cache::artifact("node")?.join("layer"))
             .bind(&store, "/var/lib/containerd");
-        self.join(name, machine)
+        self.join(name, machine, is_kubeadm)
     }
 
     /// Boots an ostree machine from `debian-node/v1` that joins as a node, and waits until it is Ready.
     pub fn boot_ostree_node(&self, name: &str) -> Result<Machine> {
-        self.join(name, self.lab.ostree_machine(name).image("debian-node/v1"))
+        self.join(name, self.lab.ostree_machine(name).image("debian-node/v1"), false)
     }
 
-    fn join(&self, name: &str, machine: MachineBuilder) -> Result<Machine> {
+    fn join(&self, name: &str, machine: MachineBuilder, is_kubeadm: bool) -> Result<Machine> {
         let port = self.lab.create_port()?;
         let pods = format!("10.{}.{}.0/24", 70 + u16::from(port.host), self.lab.number());
         ip(&format!("route add {pods} via {}", port.address))?;
@@ -60,6 +90,11 @@ impl Cluster {
         let mut machine = machine.for_kubelet().with_local_binary(&kubelet, "kubelet");
         for (path, contents) in self.node_files(name, &port, &pods)? {
             machine = machine.file(path, contents);
+        }
+        if is_kubeadm {
+            for (path, contents) in self.kubeadm_files(name, &port)? {
+                machine = machine.file(path, contents);
+            }
         }
         let registry = format!("{}:{}", self.lab.address(), crate::image_registry::PORT);
         let hosts = format!(
@@ -74,9 +109,18 @@ impl Cluster {
 
     /// Boots machines that join as nodes, all at once.
     pub fn boot_nodes(&self, names: &[&str]) -> Result<Vec<Machine>> {
+        self.boot_all(names, false)
+    }
+
+    /// The same with the files that kubeadm would have written: kubeconfig, settings, unit and drop-in.
+    pub fn boot_kubeadm_nodes(&self, names: &[&str]) -> Result<Vec<Machine>> {
+        self.boot_all(names, true)
+    }
+
+    fn boot_all(&self, names: &[&str], is_kubeadm: bool) -> Result<Vec<Machine>> {
         thread::scope(|scope| {
-            let threads: Vec<_> =
-                names.iter().map(|name| scope.spawn(move || self.boot_node(name))).collect();
+            let boot = |name| scope.spawn(move || self.boot_with_layout(name, is_kubeadm));
+            let threads: Vec<_> = names.iter().map(|name| boot(*name)).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, Result<Machine>>| {
                 thread.join().map_err(|_| anyhow!("a node's thread panicked"))?
             };
@@ -120,6 +164,32 @@ impl Cluster {
             ("/etc/cni/net.d/10-testkit.conflist", network.to_string().into()),
             ("/var/lib/testkit/images/busybox.tar", image.archive("localhost/busybox:1")?),
             ("/var/lib/testkit/images/pause.tar", image.archive("localhost/pause:1")?),
+        ])
+    }
+
+    /// The layout of kubeadm, with its unit and its drop-in.
+    fn kubeadm_files(
+        &self,
+        name: &str,
+        port: &NetworkPort,
+    ) -> Result<Vec<(&'static str, Vec<u8>)>> {
+        let user = format!("system:node:{name}");
+        let config = kubeconfig::text(&self.url, &self.authority, &user, &["system:nodes"])?;
+        let settings = "scripts/testkit/node/files/etc/kubernetes/kubelet.yaml";
+        let arguments = format!(
+            "--hostname-override={name} --node-ip={} --node-labels=kubernetes.io/os=linux",
+            port.address
+        );
+        Ok(vec![
+            ("/etc/kubernetes/kubelet.conf", config.into()),
+            ("/var/lib/kubelet/config.yaml", fs::read(cache::source_root().join(settings))?),
+            (
+                "/var/lib/kubelet/kubeadm-flags.env",
+                format!("KUBELET_KUBEADM_ARGS=\"{arguments}\"\n").into(),
+            ),
+            ("/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--max-open-files=1000001\n".into()),
+            ("/etc/systemd/system/kubelet.service", KUBEADM_UNIT.into()),
+            ("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", KUBEADM_DROP_IN.into()),
         ])
     }
 

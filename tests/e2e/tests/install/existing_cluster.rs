@@ -1,7 +1,9 @@
-//! Nodes that somebody else made: from observing to enforcing, a node that is registered again, and a config that is
-//! taken back while a budget holds a drain. The pool has no role label: it selects what is not a control plane.
+//! Nodes that kubeadm made: from observing to enforcing, kubelet settings and mirrors, a node that is registered again,
+//! a config that is taken back while a budget holds a drain, a kubelet that breaks, and an uninstallation that leaves the
+//! nodes as they were. The pool has no role label: it selects what is not a control plane.
 
 use crate::install::image;
+use crate::install::kubeadm_nodes::{self, NodeFiles};
 use crate::install::support::{NAMESPACE, get, install, merge, wait_condition};
 use anyhow::{Context as _, Result, ensure};
 use machinist_e2e::{Cluster, Lab, Machine, wait_for};
@@ -10,13 +12,14 @@ use serde_json::{Value, json};
 const POOL: &str = r#"
 apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfigPool
-metadata: {name: compute}
+metadata: {name: compute, labels: {limits: "yes"}}
 spec:
   nodeSelector: {matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]}
-  machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}
+  machineConfigSelector:
+    matchExpressions: [{key: machineconfiguration.openshift.io/role, operator: In, values: [worker, compute]}]
 "#;
 
-const GUARDED: &str = r#"
+pub(super) const GUARDED: &str = r#"
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: guarded, namespace: default}
@@ -35,7 +38,7 @@ metadata: {name: guard, namespace: default}
 spec: {minAvailable: 1, selector: {matchLabels: {app: guarded}}}
 "#;
 
-fn file(name: &str, path: &str) -> String {
+pub(super) fn file(name: &str, path: &str) -> String {
     json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
         "metadata": {"name": name, "labels": {"machineconfiguration.openshift.io/role": "worker"}},
@@ -47,7 +50,7 @@ fn file(name: &str, path: &str) -> String {
 }
 
 /// The annotations of a Node without their prefix.
-fn annotations(cluster: &Cluster, name: &str) -> Result<Value> {
+pub(super) fn annotations(cluster: &Cluster, name: &str) -> Result<Value> {
     let node = get(cluster, &format!("/api/v1/nodes/{name}"))?;
     let all = node["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
     let short = |key: String| key.rsplit_once('/').map(|(_, name)| name.to_owned()).unwrap_or(key);
@@ -55,7 +58,7 @@ fn annotations(cluster: &Cluster, name: &str) -> Result<Value> {
 }
 
 /// A condition of the pool, as `status reason: message`.
-fn pool_condition(cluster: &Cluster, type_: &str) -> Result<String> {
+pub(super) fn pool_condition(cluster: &Cluster, type_: &str) -> Result<String> {
     let path = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools/compute";
     let pool = get(cluster, path)?;
     let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -68,7 +71,7 @@ fn pool_condition(cluster: &Cluster, type_: &str) -> Result<String> {
         .unwrap_or_default())
 }
 
-fn is_done(cluster: &Cluster, name: &str) -> Result<bool> {
+pub(super) fn is_done(cluster: &Cluster, name: &str) -> Result<bool> {
     let found = annotations(cluster, name)?;
     let current = found["currentConfig"].as_str().unwrap_or_default();
     let is_ours = current.starts_with("rendered-compute-");
@@ -81,14 +84,21 @@ fn is_done(cluster: &Cluster, name: &str) -> Result<bool> {
 fn an_existing_cluster_goes_from_observe_to_enforce() {
     let lab = Lab::new().unwrap();
     let cluster = Cluster::with_nodes(&lab).unwrap();
-    let machines = cluster.boot_nodes(&["n1", "n2", "n3"]).unwrap();
+    let machines = cluster.boot_kubeadm_nodes(&["n1", "n2", "n3"]).unwrap();
     image::load(&lab, &cluster, &machines).unwrap();
     let run = || -> Result<()> {
+        let before = NodeFiles::read(&machines)?;
         observe(&cluster, &machines).context("observe")?;
         enforce(&cluster, &machines).context("enforce")?;
+        kubeadm_nodes::refuse_foreign_profile(&cluster, &machines).context("foreign profile")?;
+        kubeadm_nodes::set_limits(&cluster, &machines).context("kubelet settings")?;
+        kubeadm_nodes::set_mirrors(&cluster, &machines).context("mirrors")?;
+        kubeadm_nodes::remove_profile(&cluster, &machines).context("remove the profile")?;
         register_again(&cluster, &machines[2]).context("register again")?;
         take_back(&cluster, &machines[1]).context("take back")?;
-        break_kubelet(&cluster, &machines).context("break the kubelet")
+        break_kubelet(&cluster, &machines).context("break the kubelet")?;
+        kubeadm_nodes::leave(&cluster, &machines).context("leave")?;
+        before.check_unchanged(&machines).context("after the uninstallation")
     };
     if let Err(error) = run() {
         let nodes = ["n2", "n3"].map(|name| annotations(&cluster, name));

@@ -5,6 +5,7 @@ mod bootstrap_token;
 mod existing_cluster;
 mod helm;
 mod image;
+mod kubeadm_nodes;
 mod lifecycle;
 mod operator;
 mod rbac;
