@@ -24,7 +24,7 @@ metadata: {name: mirrors}
 spec: {imageDigestMirrors: [{source: upstream.invalid, mirrors: [mirror.invalid/proxy]}]}
 "#;
 
-/// Where the daemon and the kubelet are told what to do.
+/// The directories of an administrator.
 const WATCHED: [&str; 3] = ["/etc", "/usr/local", "/root"];
 
 /// The files of all nodes, in the directories of an administrator.
