@@ -9,6 +9,7 @@ mod healing;
 mod host_faults;
 mod identity_power_cuts;
 mod immutable_files;
+mod leftovers;
 mod own_unit;
 mod quarantine;
 mod random_faults;

@@ -10,6 +10,9 @@ pub(super) type UnitProperties = Vec<(&'static str, Variant<'static>)>;
 /// Auxiliary units: none.
 pub(super) const NO_AUX_UNITS: &[(&str, Vec<(&str, Variant<'static>)>)] = &[];
 
+/// The signal that no process can ignore.
+const SIGKILL: i32 = 9;
+
 /// A command to run as a transient unit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TransientUnit<'a> {
@@ -34,6 +37,8 @@ impl TransientUnit<'_> {
         let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
         properties.push(("Type", Variant::from("oneshot".to_owned())));
         properties.push(("TimeoutStartUSec", Variant::from(limit)));
+        // The command is over when its process is: what it has left behind must not delay its end, nor make it a failure.
+        properties.push(("KillSignal", Variant::from(SIGKILL)));
         properties
     }
 
