@@ -10,8 +10,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -67,6 +67,8 @@ pub struct FailureLog {
 struct SharedFailures {
     failures: Mutex<BTreeMap<TaskKey, Failure>>,
     parts: AtomicU32,
+    /// The address of the API server of the process.
+    server: OnceLock<String>,
 }
 
 impl FailureLog {
@@ -75,6 +77,15 @@ impl FailureLog {
     pub fn for_part(&self) -> Self {
         let part = self.inner.parts.fetch_add(1, Ordering::Relaxed) + 1;
         Self { part, ..self.clone() }
+    }
+
+    /// The same log, whose lines name this API server: the first that is given counts.
+    #[must_use]
+    pub fn of_server(self, address: &str) -> Self {
+        if !address.is_empty() {
+            self.inner.server.get_or_init(|| address.to_owned());
+        }
+        self
     }
 
     /// The same log for tasks that are seldom tried: their failures do not expire. The objects of such tasks are few.
@@ -107,7 +118,8 @@ impl FailureLog {
             _ => FailureState::Persistent,
         };
         if is_new {
-            tracing::warn!(task, object, error, "a task fails and is retried");
+            let server = self.inner.server.get();
+            tracing::warn!(task, object, error, server, "a task fails and is retried");
         }
         state
     }

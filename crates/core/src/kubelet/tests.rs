@@ -297,7 +297,7 @@ fn gates_and_the_latency_profile_go_into_the_drop_in() {
     let mut cluster = TestCluster::new(&["worker"]);
     cluster.templates = builtin_templates(crate::profile::TemplateProfile::Kubeadm);
     cluster.gates = [("Some".to_owned(), true)].into();
-    let mut node = Node::new("cluster", crate::api::config::NodeSpec::default());
+    let mut node = NodeConfig::new("cluster", crate::api::config::NodeConfigSpec::default());
     node.spec.worker_latency_profile = Some("MediumUpdateAverageReaction".to_owned());
     cluster.node = Some(node);
     cluster.with_snapshot(|snapshot| {
@@ -333,7 +333,7 @@ fn what_a_profile_generated_goes_with_it() {
         }
         cluster.machine_configs.push(one);
     }
-    cluster.node = Some(Node::new("cluster", crate::api::config::NodeSpec::default()));
+    cluster.node = Some(NodeConfig::new("cluster", crate::api::config::NodeConfigSpec::default()));
     assert!(cluster.with_snapshot(orphaned_configs).is_empty());
     for profile in [crate::profile::TemplateProfile::None, crate::profile::TemplateProfile::Machine]
     {

@@ -78,7 +78,9 @@ impl<'a> ResourceRequest<'a> {
         let watch = request::parse_query(query).is_ok_and(|options| options.watch);
         let verb = RequestVerb::from_method(&request.parts.method, path.name.is_some(), watch);
         let verb = verb.ok_or_else(|| match &path.name {
-            Some(name) if kind.is_always_empty() => ApiError::not_found(kind, name),
+            Some(name) if kind.is_always_empty() && path.subresource.is_some() => {
+                ApiError::not_found(kind, name)
+            }
             _ => method_not_allowed(kind, &request.parts.method),
         })?;
         let options = request::parse_query(query).map_err(|bad| match bad {

@@ -19,6 +19,7 @@ use super::metrics_args::MetricsSecurityArgs;
 use super::signals::shutdown_signal;
 use super::template_args::TemplateArgs;
 use crate::controller::{self, ControllerOptions, EndpointFiles, UserData};
+use crate::kubernetes::connect::server_address;
 use crate::liveness::Liveness;
 use crate::metrics::{MetricsOptions, ProcessHealth};
 use crate::systemd_notify;
@@ -129,7 +130,7 @@ impl ControllerArgs {
             }),
             extra_metrics: Vec::new(),
             user_data: None,
-            failures: FailureLog::default(),
+            failures: FailureLog::default().of_server(server_address()),
             liveness: Liveness::default(),
             health: watch::Sender::default(),
         })

@@ -48,7 +48,7 @@ pub(super) struct DiffArgs {
     new: Option<PathBuf>,
 
     /// Compare the config that the machines of this pool have with the one that they get
-    #[arg(long, value_name = "POOL", conflicts_with = "new")]
+    #[arg(long, value_name = "NAME", conflicts_with = "new")]
     pool: Option<String>,
 
     /// Show what differs on the disk of this machine from its config

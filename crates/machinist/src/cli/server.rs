@@ -17,6 +17,7 @@ use super::connection_args::ConnectionArgs;
 use super::log_args::LogArgs;
 use super::metrics_args::MetricsSecurityArgs;
 use super::signals::shutdown_signal;
+use crate::kubernetes::connect::server_address;
 use crate::liveness::Liveness;
 use crate::manifests;
 use crate::server::{
@@ -191,7 +192,7 @@ impl ListenArgs {
             metrics_listen: metrics,
             metrics_security: self.metrics_security.security(),
             metrics_registry: server::ServerMetrics::default(),
-            failures: FailureLog::default(),
+            failures: FailureLog::default().of_server(server_address()),
             liveness: Liveness::default(),
             tls: tls::ServerTlsSettings {
                 min_version: self.tls_min_version.clone().unwrap_or_default(),

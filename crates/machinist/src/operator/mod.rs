@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
+use crate::kubernetes::connect::server_address;
 use crate::kubernetes::events::Recorder;
 use crate::kubernetes::lease::{ElectionConfig, Elector};
 use crate::kubernetes::reflectors::{merge_changes, wait_until_ready};
@@ -80,7 +81,7 @@ pub async fn run(
 ) -> Result<()> {
     let metrics = OperatorMetrics::new(&options.release);
     let health = watch::Sender::new(ProcessHealth::Starting);
-    let failures = FailureLog::default();
+    let failures = FailureLog::default().of_server(server_address());
     let mut tasks = JoinSet::new();
     if let Some(serve) = &options.metrics {
         let listener = listen::bind(serve.listen, "--metrics-listen").await?;

@@ -94,6 +94,7 @@ impl RestrictedController {
                 renew_deadline: Duration::from_secs(10),
                 retry_period: Duration::from_secs(1),
             },
+            releases_machines: false,
             keeps_disruption_policy: false,
             metrics: None,
             extra_metrics: Vec::new(),

@@ -214,7 +214,8 @@ pub(crate) async fn run(
     let os_backend = tokio::task::spawn_blocking(move || detect::detect(&root)).await?;
     let backend = os_backend.os.backend_name();
     tracing::info!(backend, reason = os_backend.reason, "detected the operating system");
-    let (metrics, failures) = (DaemonMetrics::default(), FailureLog::default());
+    let metrics = DaemonMetrics::default();
+    let failures = FailureLog::default().of_server(server_address());
     metrics.set_host(&options.root);
     let mut tasks = JoinSet::new();
     if let Some(serve) = &options.metrics {
@@ -405,7 +406,7 @@ impl Agent {
         };
         let next = match (reconciled, refreshed) {
             (Ok(next), Ok(())) => {
-                self.failures.succeeded(REACH_TASK, server_address());
+                self.failures.succeeded(REACH_TASK, "");
                 next
             }
             (Err(error), _) | (Ok(_), Err(error)) => {
@@ -452,7 +453,7 @@ impl Agent {
         };
         let reason = format!("{error:#}");
         if own_node::is_unreachable(error) {
-            self.failures.failed(REACH_TASK, server_address(), &reason);
+            self.failures.failed(REACH_TASK, "", &reason);
             return retry_in;
         }
         let state = match error.downcast_ref::<Unreconcilable>() {
@@ -469,7 +470,7 @@ impl Agent {
         }
         let written = self.own_node.annotate(failed).await;
         if self.failures.record(STATE_TASK, &self.own_node.name, written).is_some() {
-            self.failures.succeeded(REACH_TASK, server_address());
+            self.failures.succeeded(REACH_TASK, "");
         }
         retry_in
     }

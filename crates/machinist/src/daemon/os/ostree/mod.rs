@@ -137,7 +137,7 @@ mod tests {
             |word: &str| KernelArgumentsChange { delete: vec![], append: vec![word.into()] };
         for (change, has_skopeo, reason) in [
             (image("quay.io/os:latest"), true, Some("no digest")),
-            (image(&pinned), false, Some("no skopeo")),
+            (image(&pinned), false, Some("skopeo, which fetches it, is not installed")),
             (image(&pinned), true, None),
             (
                 OsChange {
