@@ -201,10 +201,10 @@ mod tests {
             count += 1;
         }
         assert!((100..150).contains(&count), "{count}");
-        let mut quiet = FrameReader::new(&b""[..]);
-        quiet.allowance = 0.0;
-        let later = quiet.counted + std::time::Duration::from_secs(1);
-        assert!((0..10).all(|_| quiet.is_within_rate(later)) && !quiet.is_within_rate(later));
+        let mut idle = FrameReader::new(&b""[..]);
+        idle.allowance = 0.0;
+        let later = idle.counted + std::time::Duration::from_secs(1);
+        assert!((0..10).all(|_| idle.is_within_rate(later)) && !idle.is_within_rate(later));
         let mut flood = FrameReader::new(&pings[..]);
         flood.allowance = 0.5;
         assert_eq!(flood.next().await, Some(ClientFrame::Violation(TooManyFrames)));
