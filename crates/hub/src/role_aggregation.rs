@@ -4,8 +4,10 @@
 //! Decisions do not wait for it: [`crate::rbac::index`] gathers rules itself. A background task of [`crate::Hub`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::hub::Hub;
 use crate::object;
@@ -14,18 +16,24 @@ use crate::rbac::KEY_PREFIX;
 use crate::rbac::index::Rules;
 use crate::store::{CommitError, Precondition, RevisionError, StoreOp};
 
+/// The task under which failed writes are reported.
+const TASK: &str = "write the rules that a ClusterRole gathers";
+/// The wait after a failed write, unless a role changes before.
+const RETRY_DELAY: Duration = Duration::from_secs(10);
+
 /// Runs until the hub stops.
 pub(crate) async fn run(hub: Hub) {
     let stop = hub.cancellation_token();
     loop {
         let follow = async {
             let mut watch = hub.store().watch(KEY_PREFIX, hub.store().revision())?;
-            write_gathered_rules(&hub).await;
             loop {
-                watch.next().await?;
+                let wait =
+                    if write_gathered_rules(&hub).await { Duration::MAX } else { RETRY_DELAY };
+                let Ok(changed) = timeout(wait, watch.next()).await else { continue };
+                changed?;
                 while watch.try_next()?.is_some() {}
                 hub.inner.recheck_credentials();
-                write_gathered_rules(&hub).await;
             }
         };
         let ended: Result<(), RevisionError> = tokio::select! {
@@ -39,35 +47,38 @@ pub(crate) async fn run(hub: Hub) {
     }
 }
 
-async fn write_gathered_rules(hub: &Hub) {
+/// Returns whether nothing is left to write.
+async fn write_gathered_rules(hub: &Hub) -> bool {
     let gathered: Vec<(String, Rules)> = {
         let index = hub.inner.rbac.read();
         index.aggregated().map(|(name, rules)| (name.clone(), Arc::clone(rules))).collect()
     };
+    let mut all_written = true;
     for (name, rules) in gathered {
-        write_rules(hub, &name, &rules).await;
+        let written = write_rules(hub, &name, &rules).await;
+        all_written &= hub.failures().record(TASK, &name, written).is_some();
     }
+    all_written
 }
 
 /// On a conflict the other write triggers another round.
-async fn write_rules(hub: &Hub, name: &str, rules: &Rules) {
+async fn write_rules(hub: &Hub, name: &str, rules: &Rules) -> Result<(), String> {
     let key = format!("{KEY_PREFIX}clusterroles/-/{name}");
-    let Some(entry) = hub.store().get(&key) else { return };
-    let Ok(old) = object::decode(&entry.value, entry.revision) else { return };
+    let Some(entry) = hub.store().get(&key) else { return Ok(()) };
+    let Ok(old) = object::decode(&entry.value, entry.revision) else { return Ok(()) };
     let rules: Vec<Value> = rules.iter().map(|rule| rule.to_json()).collect();
     if old["rules"].as_array().map_or(&[][..], Vec::as_slice) == rules {
-        return;
+        return Ok(());
     }
     let mut new = old;
     new["rules"] = rules.into();
-    let Ok(value) = object::encode(&new) else { return };
+    let Ok(value) = object::encode(&new) else { return Ok(()) };
     if value.len() > MAX_OBJECT_BYTES {
-        tracing::warn!(name, "a ClusterRole gathers too many rules to show them");
-        return;
+        return Err(format!("they have {} bytes, limit {MAX_OBJECT_BYTES}", value.len()));
     }
     let expect = Precondition::Revision(entry.revision);
     match hub.store().commit(vec![StoreOp::Put { key, value, expect }]).await {
-        Ok(_) | Err(CommitError::Conflict { .. }) => {}
-        Err(error) => tracing::debug!(%error, name, "cannot write gathered rules"),
+        Ok(_) | Err(CommitError::Conflict { .. }) => Ok(()),
+        Err(error) => Err(error.to_string()),
     }
 }
