@@ -163,7 +163,8 @@ fn plan_matches_rollout(fixture: &AdminFixture) {
     });
     let (text, warned) = fixture.run_expecting(0, &["plan", "-f", &fixture.manifest(&other)]);
     assert!(
-        text.contains("Nothing would change") && warned.contains("configmap/other"),
+        text.contains("Nothing that this plan covers would change")
+            && warned.contains("configmap/other"),
         "{warned}"
     );
     assert!(

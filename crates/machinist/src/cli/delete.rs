@@ -1,5 +1,6 @@
 //! `machinist delete`: deletes objects and waits until they are gone.
 
+use std::cell::RefCell;
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +24,9 @@ use super::prune::delete_options;
 use super::{CommandOutcome, output};
 use crate::kubernetes::request::{ACCEPT_JSON, status_code};
 use crate::manifests;
+
+/// The command says what it waits for if an object is not gone after this time.
+const NOTE_AFTER: Duration = Duration::from_secs(3);
 
 /// Delete objects by name, by label, by kind or from manifests
 ///
@@ -99,7 +103,7 @@ impl DeleteArgs {
     }
 
     async fn delete(&self, session: &ClusterSession, target: &ObjectTarget<'_>) -> Result<()> {
-        let options = delete_options(target);
+        let options = delete_options(session, target).await;
         let response =
             session.client.write(Method::DELETE, &target.path(), ACCEPT_JSON, &options).await;
         let response = match response {
@@ -133,26 +137,35 @@ impl DeleteArgs {
     ) -> Result<()> {
         let uid = response.pointer("/metadata/uid").or_else(|| response.pointer("/details/uid"));
         let is_other = |object: &Value| uid.is_some() && object.pointer("/metadata/uid") != uid;
-        let mut now = String::new();
+        let state = RefCell::new(String::new());
         let check = |object: Option<&Value>| match WaitCondition::Deleted
             .check(object.filter(|object| !is_other(object)))
         {
             Ok(()) => Some(()),
             Err(text) => {
-                now = text;
+                state.replace(text);
                 None
             }
         };
         let gone =
             session.client.until(target.resource, target.namespace.as_deref(), &target.name, check);
-        let context = || format!("{}: cannot check whether it is gone", target.object_name());
+        let name = target.object_name();
+        let note = async {
+            tokio::time::sleep(NOTE_AFTER).await;
+            output::print_note(&format!("waiting until {name} is gone: {}", state.borrow()));
+            std::future::pending().await
+        };
+        let gone = async {
+            tokio::select! { gone = gone => gone, () = note => Ok(()) }
+        };
+        let context = || format!("{name}: cannot check whether it is gone");
         let Some(timeout) = self.timeout else { return gone.await.with_context(context) };
         match tokio::time::timeout(timeout, gone).await {
             Ok(gone) => gone.with_context(context),
-            Err(_) => Err(anyhow!(
-                "{}: timed out waiting for it to be deleted: {now}",
-                target.object_name()
-            )),
+            Err(_) => {
+                let state = state.borrow();
+                Err(anyhow!("{name}: timed out waiting for it to be deleted: {state}"))
+            }
         }
     }
 }

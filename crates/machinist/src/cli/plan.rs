@@ -223,8 +223,12 @@ fn text(plan: &ChangePlan, hides_effects: bool) -> String {
     for problem in &plan.problems {
         let _ = writeln!(text, "{WARNING}warning:{WARNING:#} {problem}");
     }
-    if plan.pools.is_empty() && plan.moves.is_empty() && !hides_effects {
-        text.push_str("Nothing would change.\n");
+    if plan.pools.is_empty() && plan.moves.is_empty() {
+        text.push_str(if hides_effects {
+            "Nothing that this plan covers would change.\n"
+        } else {
+            "Nothing would change.\n"
+        });
     }
     let mut moves: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for one in &plan.moves {

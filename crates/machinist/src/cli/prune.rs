@@ -82,7 +82,7 @@ fn name_of(object: &Value) -> Option<&str> {
 
 async fn delete(session: &ClusterSession, target: &ObjectTarget<'_>, dry_run: bool) -> Result<()> {
     let path = with_query(&target.path(), &[("dryRun", if dry_run { "All" } else { "" })]);
-    let options = delete_options(target);
+    let options = delete_options(session, target).await;
     match session.client.write(Method::DELETE, &path, ACCEPT_JSON, &options).await {
         Err(error) if status_code(&error) == Some(404) => return Ok(()),
         Err(error) => bail!("{}: {error:#}", target.object_name()),
@@ -93,10 +93,16 @@ async fn delete(session: &ClusterSession, target: &ObjectTarget<'_>, dry_run: bo
 }
 
 /// How an object is deleted: a pool without its rendered configs, which are the history of its machines.
-pub(super) fn delete_options(target: &ObjectTarget<'_>) -> Value {
-    let is_pool = target.resource.kind == "MachineConfigPool";
-    let policy = if is_pool { "Orphan" } else { "Background" };
+pub(super) async fn delete_options(session: &ClusterSession, target: &ObjectTarget<'_>) -> Value {
+    let has_history = target.resource.kind == "MachineConfigPool"
+        && session.client.get(&target.path()).await.is_ok_and(|pool| has_rendered_config(&pool));
+    let policy = if has_history { "Orphan" } else { "Background" };
     json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy})
+}
+
+fn has_rendered_config(pool: &Value) -> bool {
+    let name = pool.pointer("/spec/configuration/name").and_then(Value::as_str);
+    name.is_some_and(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -111,5 +117,13 @@ mod tests {
         going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         let other = json!({"metadata": {"name": "rendered-worker-1"}});
         assert!(was_applied(&applied) && !was_applied(&going) && !was_applied(&other));
+    }
+
+    #[test]
+    fn only_a_pool_that_was_rendered_has_a_history() {
+        let pool = |configuration: Value| json!({"spec": {"configuration": configuration}});
+        assert!(has_rendered_config(&pool(json!({"name": "rendered-worker-1"}))));
+        assert!(!has_rendered_config(&pool(json!({"name": ""}))));
+        assert!(!has_rendered_config(&json!({"spec": {}})));
     }
 }
