@@ -52,7 +52,7 @@ fn a_path_that_is_fought_over_costs_little_and_is_reported() {
     assert!((3..=7).contains(&heals), "{heals} heals");
     assert!(lines <= 120, "{lines} log lines");
     assert!(new.len() <= 20, "{new:?}");
-    fixture.wait_degraded(&["\"/etc/one\" was healed 5 times", "fought over by", UNIT]);
+    fixture.wait_degraded(&["\"/etc/one\" was healed ", "is repeatedly changed by", UNIT]);
     wait_for_event(&fixture, "ConfigDriftConflict");
     // Another path does not wait.
     machine.sh("echo drifted >/etc/two").unwrap();
