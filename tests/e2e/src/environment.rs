@@ -1,7 +1,7 @@
 //! What the kit requires of the host. A missing requirement fails a test as "environment"; it never passes silently.
 
 use crate::cache;
-use crate::lab::cgroup;
+use crate::cgroup;
 use anyhow::{Result, bail};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};

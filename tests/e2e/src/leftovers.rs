@@ -1,6 +1,7 @@
 //! What a lab has left behind on this host. A test fails unless it is nothing.
 
-use crate::lab::{LabId, cgroup};
+use crate::cgroup;
+use crate::lab::LabId;
 use crate::{cache, command};
 use anyhow::Result;
 use std::fs;

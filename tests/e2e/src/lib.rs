@@ -37,6 +37,7 @@
 pub mod api_server;
 pub mod binary;
 pub mod cache;
+pub mod cgroup;
 pub mod cluster;
 pub mod command;
 pub mod cpu_load;
@@ -53,11 +54,13 @@ pub mod leftovers;
 pub mod machine;
 pub mod machine_config_files;
 pub mod measurements;
+pub mod mounts;
 pub mod objects;
 pub mod pki;
 pub mod proxy;
 pub mod qemu;
 pub mod rollout_checker;
+pub mod runtime;
 pub mod wait;
 
 pub use api_server::ApiServer;
@@ -75,22 +78,5 @@ pub use machine_config_files::contents;
 pub use proxy::TcpProxy;
 pub use qemu::VirtualMachine;
 pub use rollout_checker::WatchLog;
+pub use runtime::{block_on, runtime};
 pub use wait::{wait_for, wait_with_timeout};
-
-use std::future::Future;
-use std::sync::OnceLock;
-use tokio::runtime::{Builder, Runtime};
-
-/// Runs a future to completion on the kit's runtime, for tests that are plain `#[test]` functions.
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    runtime().block_on(future)
-}
-
-/// The only runtime behind [`block_on`]: clients created on it stay usable in later calls.
-pub fn runtime() -> &'static Runtime {
-    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-    RUNTIME.get_or_init(|| {
-        #[expect(clippy::expect_used, reason = "no test can run without threads")]
-        Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a tokio runtime")
-    })
-}

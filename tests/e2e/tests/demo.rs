@@ -1,7 +1,8 @@
 //! `make demo`, with directories and with machines: it shows what it promises and leaves nothing behind.
 
 use anyhow::{Result, ensure};
-use machinist_e2e::lab::{LabProcess, cgroup};
+use machinist_e2e::cgroup;
+use machinist_e2e::lab::LabProcess;
 use machinist_e2e::{Lab, binary, cache, wait_with_timeout};
 use rustix::process::Signal;
 use std::path::PathBuf;

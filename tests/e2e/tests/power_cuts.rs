@@ -1,9 +1,9 @@
 //! The kit's power cuts: what is synced stays, the rest is lost.
 
+use machinist_e2e::mounts::is_mounted;
 use machinist_e2e::{Lab, LoopDisk, SyscallFault, command, wait_for};
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// How often a test may find that its unsynced data was synced by somebody else: `sync(2)` reaches every disk of the
@@ -31,12 +31,6 @@ fn a_synced_file_stays_and_an_unsynced_one_goes() {
     assert!(is_lost);
 }
 
-/// Whether the host has something mounted there.
-fn is_mounted(path: &Path) -> bool {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    mounts.lines().any(|line| line.split(' ').nth(4) == path.to_str())
-}
-
 #[test]
 fn a_disk_that_was_cut_comes_back_when_nothing_holds_its_old_mount() {
     let lab = Lab::new().unwrap();
@@ -50,7 +44,7 @@ fn a_disk_that_was_cut_comes_back_when_nothing_holds_its_old_mount() {
     let input = holder.stdin.take().unwrap();
     std::thread::scope(|scope| {
         let cycle = scope.spawn(|| disk.power_cycle());
-        let unmounted = wait_for("the disk to be unmounted", || Ok(!is_mounted(disk.path())));
+        let unmounted = wait_for("the disk to be unmounted", || Ok(!is_mounted(disk.path())?));
         drop(input);
         holder.wait().unwrap();
         unmounted.unwrap();

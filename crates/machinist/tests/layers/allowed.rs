@@ -149,3 +149,37 @@ pub(crate) const MACHINIST: Table = &[
     ("up", "backup controller data_dir durable_file kubernetes listen liveness metrics server serving_certificate systemd_notify"),
     ("cli", "backup bootstrap controller daemon data_dir durable_file enrol kubernetes liveness machine_report manifests metrics must_gather operator server serving_certificate systemd_notify telemetry up"),
 ];
+
+#[rustfmt::skip] // one module a line
+pub(crate) const TEST_KIT: Table = &[
+    // Helpers of one purpose.
+    ("cache", ""),
+    ("cgroup", ""),
+    ("command", ""),
+    ("cpu_load", ""),
+    ("http_get", ""),
+    ("machine_config_files", ""),
+    ("mounts", ""),
+    ("objects", ""),
+    ("pki", ""),
+    ("runtime", ""),
+    ("wait", ""),
+    ("binary", "cache command"),
+    ("http_server", "pki"),
+    ("image", "cache"),
+    ("measurements", "cache"),
+    ("proxy", "runtime"),
+    ("rollout_checker", "runtime"),
+    // What a test owns, and what it starts in there.
+    ("environment", "cache cgroup"),
+    ("lab", "cache cgroup command environment mounts wait"),
+    ("faults", "command environment lab mounts wait"),
+    ("fleet", "lab runtime"),
+    ("ignition", "cache command environment pki"),
+    ("image_registry", "command environment image lab pki wait"),
+    ("leftovers", "cache cgroup command lab"),
+    ("machine", "binary cache cgroup command faults ignition lab mounts wait"),
+    ("cluster", "cache command environment image image_registry lab machine pki runtime wait"),
+    ("api_server", "binary cache cluster command environment lab runtime wait"),
+    ("qemu", "binary command environment lab machine wait"),
+];

@@ -2,7 +2,7 @@
 
 use crate::command::{run, run_args};
 use crate::lab::Lab;
-use crate::machine::is_mounted;
+use crate::mounts::is_mounted;
 use crate::wait::wait_with_timeout;
 use anyhow::{Context, Result};
 use std::fs::{self, File};

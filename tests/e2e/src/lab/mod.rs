@@ -4,7 +4,6 @@
 //! (127.77.7.1) and a cgroup. A lock file keeps two test processes from taking the same number. The lab's janitor is a
 //! process of its own that also holds the lock. It cleans up when the lab ends, and when the test process dies.
 
-pub mod cgroup;
 mod file_system;
 mod network;
 mod process;
@@ -15,7 +14,7 @@ pub(crate) use network::ip;
 pub use process::LabProcess;
 pub(crate) use process::{kill_group, last_lines, print_note, resident_memory, spawn_into};
 
-use crate::{TestEnvironment, cache, command};
+use crate::{TestEnvironment, cache, cgroup, command};
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use std::fmt;
@@ -140,7 +139,7 @@ impl Lab {
     pub(crate) fn mount_point(&self, name: &str) -> Result<PathBuf> {
         let dir = mount_points(&self.name());
         let guard = self.0.setup.lock();
-        if !crate::machine::is_mounted(&dir)? {
+        if !crate::mounts::is_mounted(&dir)? {
             fs::create_dir_all(&dir)?;
             let mut mount = Command::new("mount");
             mount.args(["-t", "tmpfs", "-o", "mode=755", "--make-shared", "testkit"]);

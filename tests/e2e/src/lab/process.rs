@@ -1,6 +1,7 @@
 //! A process of a lab: in its own cgroup, with a log, stopped when its handle is dropped.
 
-use super::{Lab, cgroup};
+use super::Lab;
+use crate::cgroup;
 use crate::wait::PermanentError;
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};

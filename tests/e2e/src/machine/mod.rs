@@ -16,7 +16,6 @@ pub use builder::MachineBuilder;
 pub use file_tree::FileTree;
 pub(crate) use loader_entry::BlsEntry;
 pub(crate) use ostree::Sysroot;
-pub(crate) use root::is_mounted;
 
 use crate::lab::{Lab, NetworkPort};
 use crate::wait::{DEFAULT_TIMEOUT, PermanentError};
@@ -157,7 +156,7 @@ impl Machine {
 
     /// Memory charged to the machine's processes, in bytes.
     pub fn memory(&self) -> u64 {
-        crate::lab::resident_memory(&crate::lab::cgroup::processes(&self.group))
+        crate::lab::resident_memory(&crate::cgroup::processes(&self.group))
     }
 
     /// Waits until a condition holds on this machine. Fails immediately when the machine goes off.
@@ -225,6 +224,6 @@ impl Drop for Machine {
         self.supervisor.stop();
         // The janitor unmounts what cannot be unmounted now.
         let _ = self.lock_root().detach();
-        crate::lab::cgroup::remove(&self.group, false);
+        crate::cgroup::remove(&self.group, false);
     }
 }

@@ -1,10 +1,10 @@
 //! The sysroot of an ostree machine: its repository, deployments and loader entries.
 
 use super::loader_entry::BlsEntry;
-use super::root::is_mounted;
 use super::supervisor::BootTarget;
 use crate::cache;
 use crate::command::{run, run_args};
+use crate::mounts::is_mounted;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -4,7 +4,8 @@ use super::ostree::Sysroot;
 use super::supervisor::{BootTarget, BootTargetSource};
 use crate::command::run;
 use crate::faults::LoopDisk;
-use anyhow::{Context, Result};
+use crate::mounts::is_mounted;
+use anyhow::Result;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,11 +130,4 @@ fn mount_overlay(layers: &[PathBuf], store: &Path, merged: &Path) -> Result<()> 
     let mut mount = Command::new("mount");
     mount.args(["-t", "overlay", "overlay", "-o", &options]).arg(merged);
     run(&mut mount).map(drop)
-}
-
-/// Whether this path is a mount point.
-pub(crate) fn is_mounted(path: &Path) -> Result<bool> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").context("read the mounts")?;
-    let path = path.to_string_lossy();
-    Ok(mounts.lines().any(|line| line.split(' ').nth(4) == Some(&path)))
 }

@@ -1,6 +1,7 @@
 //! The firmware of a machine: starts it, and starts it again after a reboot request.
 
-use crate::lab::{cgroup, kill_group, spawn_into};
+use crate::cgroup;
+use crate::lab::{kill_group, spawn_into};
 use anyhow::{Context, Result, anyhow};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process};
