@@ -20,6 +20,7 @@ use crate::audit::AuditLog;
 use crate::auth::authorizer::Authorizer;
 use crate::auth::certificates::CertificateAuthority;
 use crate::body::BodyReader;
+use crate::compression_budget::CompressionBudgets;
 use crate::failure_log::FailureLog;
 use crate::kind_registry::{KindRegistry, ResourceKind};
 use crate::metrics::HubMetrics;
@@ -59,6 +60,7 @@ pub(crate) struct HubInner {
     pub(crate) quotas: Quotas,
     pub(crate) stored_bytes: StoredBytes,
     pub(crate) shares: RequestShares,
+    pub(crate) compression: Mutex<CompressionBudgets>,
     pub(crate) write_order: WriteOrder,
     /// When tokens were last used, by id, as far as it was written or is about to be.
     pub(crate) token_uses: Mutex<HashMap<String, i64>>,

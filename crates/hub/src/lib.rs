@@ -45,6 +45,7 @@ pub mod table;
 
 mod backup_stream;
 mod body;
+mod compression_budget;
 mod csr_ttl;
 mod data_check;
 mod event_conversion;

@@ -145,6 +145,7 @@ impl Hub {
                 config.max_stored_bytes.unwrap_or(DEFAULT_MAX_STORED_BYTES),
             ),
             shares: RequestShares::default(),
+            compression: Mutex::default(),
             write_order: WriteOrder::default(),
             token_uses: Mutex::default(),
             revocations: watch::Sender::default(),

@@ -16,6 +16,7 @@ mod fuzz_decoders;
 mod fuzz_patches;
 mod fuzz_requests;
 mod hostile_apply;
+mod hostile_compression;
 mod hostile_metadata;
 mod hostile_objects;
 mod hostile_quotas;

@@ -13,6 +13,7 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::compression::StreamedBytes;
 use super::content_negotiation::ResponseForm;
 use super::offload::run_offloaded;
 use super::response::{ListMeta, ObjectRenderer, build_response, decode_entry, partial_metadata};
@@ -124,6 +125,7 @@ pub(super) fn streamed_list(
     let body = Body::from_stream(futures::stream::iter(text.map(Ok::<_, Infallible>)));
     let mut response = build_response(StatusCode::OK, "application/json", body);
     response.extensions_mut().insert(memory);
+    response.extensions_mut().insert(StreamedBytes(size));
     response
 }
 

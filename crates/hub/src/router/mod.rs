@@ -13,6 +13,7 @@ mod admin_endpoints;
 mod apply;
 mod authentication;
 mod body_checks;
+mod compression;
 mod content_negotiation;
 mod create;
 mod delete;
@@ -183,12 +184,15 @@ async fn route(
         }
         Ok(None) | Err(()) => return Err(ApiError::unauthorized()),
     };
+    let sender = user.info.clone();
     let user = impersonation::impersonate(hub, user, &request)?;
     let Some(open) = open else { return dispatch(hub, user, None, target, &request).await };
     let running = open.run(is_read).await?;
     let response = dispatch(hub, user, share, target, &request).await;
     drop(running);
-    open.respond(response?, is_read)
+    let Parts { method, headers, .. } = &request.parts;
+    let response = compression::compress_if_accepted(hub, &sender, method, headers, response?);
+    open.respond(response, is_read)
 }
 
 async fn dispatch(

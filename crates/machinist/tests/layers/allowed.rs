@@ -64,6 +64,7 @@ pub(crate) const CORE: Table = &[
 #[rustfmt::skip] // one module a line
 pub(crate) const HUB: Table = &[
     // Formats and helpers that know no Kubernetes object.
+    ("compression_budget", ""),
     ("failure_log", ""),
     ("held_body", ""),
     ("hex", ""),
@@ -103,7 +104,7 @@ pub(crate) const HUB: Table = &[
     ("quotas", "auth kind_registry object status store"),
     ("stored_bytes", "auth status store"),
     // The hub: store, kinds and state that its parts share.
-    ("hub", "admission audit auth body failure_log kind_registry metrics object quotas rbac request_shares store stored_bytes unreadable_entries write_order"),
+    ("hub", "admission audit auth body compression_budget failure_log kind_registry metrics object quotas rbac request_shares store stored_bytes unreadable_entries write_order"),
     // Background loops and the request handlers.
     ("backup_stream", "audit auth hub"),
     ("sweep", "hub store"),

@@ -1,5 +1,6 @@
 //! One suite, two API servers: the same requests to a real kube-apiserver and to the hub. Where they differ, the hub is
 //! wrong.
+mod compression;
 mod details;
 mod go_client;
 mod kubectl;
@@ -18,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 type ConformanceCheck = (&'static str, fn(&ApiServer));
 
 fn checks() -> Vec<ConformanceCheck> {
-    let groups: [&[ConformanceCheck]; 7] = [
+    let groups: [&[ConformanceCheck]; 8] = [
         objects::CHECKS,
         patches::CHECKS,
         reads::CHECKS,
@@ -26,6 +27,7 @@ fn checks() -> Vec<ConformanceCheck> {
         kubectl::CHECKS,
         details::CHECKS,
         go_client::CHECKS,
+        compression::CHECKS,
     ];
     groups.concat()
 }
