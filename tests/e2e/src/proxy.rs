@@ -17,8 +17,10 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug)]
 pub struct TcpProxy {
     address: SocketAddr,
+    server: String,
     wire: Arc<ProxyState>,
-    task: JoinHandle<()>,
+    /// Nothing while connections are refused.
+    task: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
@@ -27,6 +29,8 @@ struct ProxyState {
     delay: AtomicU64,
     /// How many more bytes the server may send to its clients.
     byte_budget: watch::Sender<u64>,
+    /// How many it has sent.
+    sent: AtomicU64,
     /// Changes with each cut.
     disconnects: watch::Sender<u64>,
 }
@@ -38,18 +42,34 @@ impl TcpProxy {
         let wire = Arc::new(ProxyState {
             delay: AtomicU64::new(0),
             byte_budget: watch::Sender::new(u64::MAX),
+            sent: AtomicU64::new(0),
             disconnects: watch::Sender::new(0),
         });
         let listener = crate::block_on(TcpListener::bind((address, 0)));
         let listener = listener.with_context(|| format!("listen on {address}"))?;
         let address = listener.local_addr()?;
-        let carrier = Arc::clone(&wire);
-        let task = runtime().spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, server.clone(), Arc::clone(&carrier)));
-            }
-        });
-        Ok(Self { address, wire, task })
+        let task = accept(listener, server.clone(), Arc::clone(&wire));
+        Ok(Self { address, server, wire, task: Some(task) })
+    }
+
+    /// Refuses connections, and cuts those that are open.
+    pub fn refuse(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+            // The listener is closed when the task has ended.
+            let _ = crate::block_on(task);
+        }
+        self.disconnect_all();
+    }
+
+    /// Accepts connections again.
+    pub fn accept_again(&mut self) -> Result<()> {
+        if self.task.is_none() {
+            let listener = crate::block_on(TcpListener::bind(self.address));
+            let listener = listener.with_context(|| format!("listen on {} again", self.address))?;
+            self.task = Some(accept(listener, self.server.clone(), Arc::clone(&self.wire)));
+        }
+        Ok(())
     }
 
     /// The address for clients.
@@ -66,6 +86,11 @@ impl TcpProxy {
     /// Lets the server send this many more bytes to its clients, over all connections, and then stalls.
     pub fn stall_after(&self, bytes: u64) {
         self.wire.byte_budget.send_replace(bytes);
+    }
+
+    /// How many bytes the server has sent to its clients.
+    pub fn bytes_sent(&self) -> u64 {
+        self.wire.sent.load(Ordering::Relaxed)
     }
 
     /// Ends the stall.
@@ -86,9 +111,16 @@ impl TcpProxy {
 
 impl Drop for TcpProxy {
     fn drop(&mut self) {
-        self.task.abort();
-        self.disconnect_all();
+        self.refuse();
     }
+}
+
+fn accept(listener: TcpListener, server: String, wire: Arc<ProxyState>) -> JoinHandle<()> {
+    runtime().spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(forward(client, server.clone(), Arc::clone(&wire)));
+        }
+    })
 }
 
 impl ProxyState {
@@ -152,6 +184,9 @@ async fn forward_one_way(
                 if to.write_all(&rest[..count]).await.is_err() {
                     return;
                 }
+                if counted {
+                    gate.sent.fetch_add(count as u64, Ordering::Relaxed);
+                }
                 rest = &rest[count..];
             }
         }
@@ -184,7 +219,7 @@ mod tests {
         proxy.resume();
         let mut rest = String::new();
         client.read_to_string(&mut rest).unwrap();
-        assert_eq!(rest, "ef");
+        assert_eq!((rest.as_str(), proxy.bytes_sent()), ("ef", 6));
         speaks.join().unwrap();
     }
 
@@ -199,7 +234,7 @@ mod tests {
                 stream.write_all(&byte).unwrap();
             }
         });
-        let proxy = TcpProxy::start("127.0.0.1", &target).unwrap();
+        let mut proxy = TcpProxy::start("127.0.0.1", &target).unwrap();
         proxy.set_delay(Duration::from_millis(30));
         let mut client = TcpStream::connect(proxy.address()).unwrap();
         let start = std::time::Instant::now();
@@ -210,5 +245,9 @@ mod tests {
         proxy.disconnect_all();
         assert_eq!(client.read(&mut byte).unwrap_or(0), 0);
         echo.join().unwrap();
+        proxy.refuse();
+        assert!(TcpStream::connect(proxy.address()).is_err());
+        proxy.accept_again().unwrap();
+        assert!(TcpStream::connect(proxy.address()).is_ok());
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
+use crate::kubernetes::bounded_responses::ResponseLimit;
 use crate::kubernetes::{ConnectionOptions, connect};
 
 /// Which API server to connect to.
@@ -34,7 +35,12 @@ impl ConnectionArgs {
     /// # Errors
     /// No kubeconfig was found.
     pub(super) async fn long_running_client(&self) -> Result<kube::Client> {
-        connect::long_running_client(&self.options()).await
+        connect::long_running_client(&self.options(), ResponseLimit::LISTS).await
+    }
+
+    /// The same for the daemon of a machine, which reads no long lists.
+    pub(super) async fn machine_client(&self) -> Result<kube::Client> {
+        connect::long_running_client(&self.options(), ResponseLimit::MACHINE).await
     }
 
     /// Whether `--kubeconfig` names this file.

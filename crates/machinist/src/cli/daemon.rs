@@ -187,7 +187,7 @@ impl DaemonStartArgs {
         let own = JoinPaths::new(&self.root).kubeconfig();
         let mut reported = String::new();
         loop {
-            let error = match self.connection.long_running_client().await {
+            let error = match self.connection.machine_client().await {
                 Ok(client) => return Ok(Some(client)),
                 Err(error) => error,
             };

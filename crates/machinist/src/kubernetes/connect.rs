@@ -14,6 +14,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::bounded_responses::{ResponseLimit, bounded_client};
 use crate::data_dir::DataDirectory;
 
 /// The kubeconfig of the hub that a package installs as a service. Only root can read it.
@@ -150,13 +151,16 @@ pub async fn client(wanted: &ConnectionOptions) -> Result<kube::Client> {
 ///
 /// # Errors
 /// There is no API server.
-pub async fn long_running_client(wanted: &ConnectionOptions) -> Result<kube::Client> {
+pub async fn long_running_client(
+    wanted: &ConnectionOptions,
+    limit: ResponseLimit,
+) -> Result<kube::Client> {
     let (mut config, source) = resolve(wanted).await?;
     // A second client, after a renewal, is for the same API server.
     let _ = SERVER.set(config.cluster_url.to_string().trim_end_matches('/').to_owned());
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.default_retry = false;
-    kube::Client::try_from(config).with_context(|| source.to_string())
+    bounded_client(config, limit).with_context(|| source.to_string())
 }
 
 /// The first usable source.
@@ -237,7 +241,7 @@ async fn connect(mut config: kube::Config, source: &KubeconfigSource) -> Result<
     let address = config.cluster_url.to_string();
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     let context = || format!("the API server at {address} ({source})");
-    let client = kube::Client::try_from(config).with_context(context)?;
+    let client = bounded_client(config, ResponseLimit::LISTS).with_context(context)?;
     let request = http::Request::get("/version").body(Vec::new())?;
     let why = match timeout(CONNECT_TIMEOUT, client.request_text(request)).await {
         // Any response will do: a user without this right may have others.

@@ -6,6 +6,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`connect`] | finds the API server: a flag, the environment, a running hub, a kubeconfig, the cluster around us |
+//! | [`bounded_responses`] | asks for gzip, and bounds what a response may take |
 //! | [`request`] | one request and its response, in JSON |
 //! | [`watch`] | a watch on objects that resumes when the server ends it |
 //! | [`resource`] | the served resources, by all their names |
@@ -18,6 +19,7 @@
 //! | [`lease`] | leader election with a Lease |
 
 pub mod apply;
+pub mod bounded_responses;
 pub(crate) mod cache;
 pub mod connect;
 pub mod discovery;

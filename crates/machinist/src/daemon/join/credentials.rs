@@ -27,6 +27,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
 
+use crate::kubernetes::bounded_responses::{ResponseLimit, bounded_client};
+
 /// How long to wait for a certificate unless a user says otherwise.
 pub(crate) const CERTIFICATE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The first pause between two polls: a hub signs immediately.
@@ -42,7 +44,7 @@ pub(crate) async fn client_for(kubeconfig: &Value) -> Result<Client> {
         serde_json::from_value(kubeconfig.clone()).context("this kubeconfig cannot be read")?;
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(config, &options).await?;
-    Ok(Client::try_from(config)?)
+    Ok(bounded_client(config, ResponseLimit::MACHINE)?)
 }
 
 /// A kubeconfig for a server with a token.
