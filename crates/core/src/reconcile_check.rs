@@ -11,7 +11,7 @@ use crate::ignition::schema::{Config, PasswdUser};
 use crate::ignition::unpacked_size::check_unpacked_sizes;
 use crate::ignition::{self, IgnitionError, IgnitionReport};
 use crate::own_files::check_own_files;
-use crate::validate::{MachineConfigProblem, check_modes};
+use crate::validate::{MachineConfigProblem, check_kernel_arguments, check_modes};
 
 /// The file that makes a daemon apply everything again. A config must not write it.
 pub const FORCE_FILE: &str = "/run/machine-config-daemon-force";
@@ -182,6 +182,7 @@ pub fn check_reconcilable(
     let new_config =
         read(new).map_err(|source| IrreconcilableError::NewConfig { name: name(new), source })?;
     validate_again(&new_config)
+        .and_then(|()| check_kernel_arguments(&new.spec).map_err(|problem| problem.to_string()))
         .map_err(|problem| IrreconcilableError::Invalid { name: name(new), problem })?;
     let refuse = |reason| IrreconcilableError::Section { old: name(old), new: name(new), reason };
     check_sections(&old_config, &new_config, overrides).map_err(refuse)?;

@@ -7,7 +7,7 @@ use crate::api::MachineConfigSpec;
 use crate::ignition::path_limits::{PathTooLong, check_path_lengths};
 use crate::ignition::unpacked_size::{UnpackedTooLarge, check_unpacked_sizes};
 use crate::ignition::{self, Config, IgnitionError, IgnitionReport, ParsedConfig};
-use crate::own_files::{OwnFileProblem, check_own_files};
+use crate::own_files::{OwnFileProblem, check_own_files, check_own_kernel_arguments};
 
 /// The extensions that MCO knows.
 pub const KNOWN_EXTENSIONS: [&str; 7] = [
@@ -46,6 +46,9 @@ pub enum MachineConfigProblem {
     /// It would change Machinist itself.
     #[error("spec.config: {0}")]
     OwnFile(#[from] OwnFileProblem),
+    /// A kernel argument would mask Machinist itself.
+    #[error("spec.kernelArguments: {0}")]
+    OwnKernelArgument(OwnFileProblem),
     /// A path is longer than Linux allows.
     #[error("spec.config: {0}")]
     PathTooLong(#[from] PathTooLong),
@@ -63,6 +66,7 @@ pub fn validate_spec(
     if !matches!(kernel, "" | "default") && !SPECIAL_KERNELS.contains(&kernel) {
         return Err(MachineConfigProblem::UnknownKernelType(kernel.to_owned()));
     }
+    check_kernel_arguments(spec)?;
     let Some(raw) = spec.config.as_ref().filter(|raw| !raw.is_null()) else { return Ok(None) };
     let (parsed, report) = ignition::parse(raw)?;
     check_parsed(&parsed)?;
@@ -73,6 +77,12 @@ pub fn validate_spec(
     check_own_files(&config)?;
     check_path_lengths(&config)?;
     Ok(Some((config, report)))
+}
+
+/// Checks that the kernel arguments leave Machinist itself alone.
+pub fn check_kernel_arguments(spec: &MachineConfigSpec) -> Result<(), MachineConfigProblem> {
+    let arguments = spec.kernel_arguments.iter().flatten().map(String::as_str);
+    check_own_kernel_arguments(arguments).map_err(MachineConfigProblem::OwnKernelArgument)
 }
 
 /// Checks that all extensions are known.

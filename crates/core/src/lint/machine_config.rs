@@ -44,6 +44,9 @@ pub fn machine_config(machine_config: &MachineConfig) -> Vec<LintFinding> {
         ) => {
             findings.push(plain("spec.config", &problem));
         }
+        Err(problem @ MachineConfigProblem::OwnKernelArgument(_)) => {
+            findings.push(plain("spec.kernelArguments", &problem));
+        }
         Ok(None) => {
             // MCO ignores these without an Ignition config, but no image can install them either.
             if let Err(problem) = check_extensions(spec) {
