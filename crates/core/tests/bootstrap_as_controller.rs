@@ -261,7 +261,13 @@ impl Cluster {
             }
             2 => {
                 let runtimes: Vec<&ContainerRuntimeConfig> = self.runtimes.iter().collect();
-                let plans = container_runtimes(&runtimes, features, &pools, &present);
+                let plans = container_runtimes(
+                    &runtimes,
+                    sources.templates.profile(),
+                    features,
+                    &pools,
+                    &present,
+                );
                 let plans = plans.into_iter();
                 results.extend(plans.map(|plan| plan.map(|plan| plan.generated).map_err(drop)));
             }

@@ -118,7 +118,7 @@ fn files(settings: &Value, template: &str) -> BTreeMap<String, String> {
         "spec": {"containerRuntimeConfig": settings}});
     let config: ContainerRuntimeConfig = serde_json::from_value(object).unwrap();
     let base = BaseFiles { storage_conf: template.to_owned(), ..BaseFiles::default() };
-    let made = crio_settings::generate(&config, "worker", "99-x", &base).unwrap();
+    let made = crio_settings::generate(&config, None, "worker", "99-x", &base).unwrap();
     let files = decoded_files(&made.machine_config).unwrap().into_iter();
     files.map(|file| (file.path, String::from_utf8(file.contents).unwrap())).collect()
 }

@@ -1,6 +1,8 @@
-//! ContainerRuntimeConfig: validates CRI-O settings and converts them to files.
+//! ContainerRuntimeConfig: validates the settings and converts them to files of CRI-O, or with `containerd_settings` to
+//! drop-ins on nodes that others installed.
 
 use super::base_files::BaseFiles;
+use super::containerd_settings::{InstallerFiles, InstallerLayout, installer_files};
 use super::storage_conf::{self, StorageConfChanges};
 use super::toml_text::{list, quoted};
 use crate::api::{
@@ -11,6 +13,7 @@ use crate::generated_config::naming::{AssignedNames, ConfigNaming, NamedSource};
 use crate::generated_config::{
     GenerateError, GeneratedConfig, GeneratedFile, SourceRef, machine_config,
 };
+use crate::profile::TemplateProfile;
 
 /// CRI-O's drop-in directory.
 const CRIO_CONF_DIR: &str = "/etc/crio/crio.conf.d";
@@ -37,10 +40,11 @@ pub struct RuntimeConfigOutput {
     pub generated: Vec<GeneratedConfig>,
 }
 
-/// The plans for all ContainerRuntimeConfigs, in input order. `exists` reports whether there is a
-/// MachineConfig of a name; `base` returns the base files of a pool.
+/// The plans for all ContainerRuntimeConfigs, in input order. `profile` is that of the templates, `exists` reports
+/// whether there is a MachineConfig of a name, and `base` returns the base files of a pool.
 pub fn generate_all(
     configs: &[&ContainerRuntimeConfig],
+    profile: Option<TemplateProfile>,
     pools: &[&MachineConfigPool],
     exists: impl Fn(&str) -> bool,
     base: impl Fn(&str) -> BaseFiles,
@@ -58,8 +62,9 @@ pub fn generate_all(
             // MCO reports an invalid setting before an invalid selector.
             check(config)?;
             let AssignedNames { suffix, by_pool } = names?;
-            let generated =
-                by_pool.iter().map(|(pool, name)| generate(config, pool, name, &base(pool)));
+            let generated = by_pool
+                .iter()
+                .map(|(pool, name)| generate(config, profile, pool, name, &base(pool)));
             Ok(RuntimeConfigOutput { suffix, generated: generated.collect::<Result<_, _>>()? })
         };
     configs.iter().zip(names).map(plan).collect()
@@ -71,17 +76,23 @@ pub fn generate_all(
 /// A setting is invalid.
 pub fn generate(
     config: &ContainerRuntimeConfig,
+    profile: Option<TemplateProfile>,
     pool: &str,
     name: &str,
     base: &BaseFiles,
 ) -> Result<GeneratedConfig, GenerateError> {
     check(config)?;
-    let files = match &config.spec.container_runtime_config {
-        Some(settings) => files(config, settings, base)?,
-        None => Vec::new(),
-    };
-    let mut warnings = Vec::new();
-    if files.is_empty() {
+    let InstallerFiles { files, notes } =
+        match (&config.spec.container_runtime_config, InstallerLayout::of_profile(profile)) {
+            (Some(settings), Some(layout)) => installer_files(config, settings, layout)?,
+            (Some(settings), None) => {
+                InstallerFiles { files: files(config, settings, base)?, notes: Vec::new() }
+            }
+            (None, _) => InstallerFiles::default(),
+        };
+    let mut warnings: Vec<String> =
+        notes.iter().map(|note| format!("{}: {note}", object(config))).collect();
+    if files.is_empty() && warnings.is_empty() {
         warnings.push(format!(
             "{}: spec.containerRuntimeConfig sets nothing: pools are not changed by it",
             object(config)
@@ -218,7 +229,7 @@ fn storage_changes(
 }
 
 /// A quantity as a number and in Kubernetes' canonical form.
-fn parse_quantity(
+pub(super) fn parse_quantity(
     config: &ContainerRuntimeConfig,
     field: &str,
     quantity: &Option<Quantity>,

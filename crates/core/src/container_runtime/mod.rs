@@ -8,6 +8,7 @@
 //! ClusterImagePolicy ┐                 ├─ policy_json ─────→ policy.json      │
 //! ImagePolicy        ┴ image_policies ─┴─ registries_d ────→ registries.d ────┘
 //! ContainerRuntimeConfig ─ crio_settings ─→ drop-ins, storage.conf ─→ 99-<pool>-generated-containerruntime
+//!                        ─ containerd_settings ─→ drop-ins of kubelet and containerd, on nodes of kubeadm, k3s, RKE2
 //! registries.conf ─ containerd_hosts ─→ certs.d/*/hosts.toml, on hosts with containerd
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 mod base_files;
 pub mod containerd_hosts;
+mod containerd_settings;
 pub mod crio_settings;
 mod image_policies;
 mod image_reference;
@@ -34,5 +36,6 @@ mod storage_conf;
 mod toml_text;
 
 pub use base_files::BaseFiles;
+pub use containerd_settings::CONTAINERD_DROP_INS;
 pub use image_policies::ScopeConflict;
 pub use image_reference::is_full_image_name;

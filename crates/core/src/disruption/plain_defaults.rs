@@ -90,7 +90,7 @@ const K3S: [&str; 2] = ["k3s.service", "k3s-agent.service"];
 const RKE2: [&str; 2] = ["rke2-server.service", "rke2-agent.service"];
 
 /// The defaults by path.
-const PATHS: [(&str, PathDefault); 28] = [
+const PATHS: [(&str, PathDefault); 29] = [
     ("/etc/sysctl.d", PathDefault::Restart("systemd-sysctl.service")),
     ("/etc/sysctl.conf", PathDefault::Restart("systemd-sysctl.service")),
     (
@@ -118,10 +118,12 @@ const PATHS: [(&str, PathDefault); 28] = [
     ("/etc/issue.d", PathDefault::Nothing),
     ("/etc/issue.net", PathDefault::Nothing),
     ("/etc/kubernetes/kubelet.conf.d", PathDefault::Restart("kubelet.service")),
+    // Containers go on while containerd restarts.
+    ("/etc/containerd/conf.d", PathDefault::Restart("containerd.service")),
     ("/etc/rancher/k3s/config.yaml.d", PathDefault::RestartAny(K3S)),
-    ("/etc/rancher/k3s/machinist-kubelet.yaml", PathDefault::RestartAny(K3S)),
+    ("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d", PathDefault::RestartAny(K3S)),
     ("/etc/rancher/rke2/config.yaml.d", PathDefault::RestartAny(RKE2)),
-    ("/etc/rancher/rke2/machinist-kubelet.yaml", PathDefault::RestartAny(RKE2)),
+    ("/var/lib/rancher/rke2/agent/etc/kubelet.conf.d", PathDefault::RestartAny(RKE2)),
 ];
 
 /// An action that is skipped if the host does not have what it acts on.

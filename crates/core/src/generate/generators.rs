@@ -10,6 +10,7 @@ use crate::container_runtime::crio_settings::RuntimeConfigOutput;
 use crate::container_runtime::registries::{RegistriesOutput, RegistryInputs};
 use crate::container_runtime::{BaseFiles, crio_settings, registries};
 use crate::kubelet;
+use crate::profile::TemplateProfile;
 
 use super::from_templates;
 use crate::generated_config::{GenerateError, GeneratedConfig};
@@ -102,8 +103,10 @@ pub fn registries(
 }
 
 fn container_runtime(sources: &GenerateSources<'_>) -> GenerateOutput {
+    let profile = sources.templates.and_then(|sources| sources.templates.profile());
     let planned = container_runtimes(
         &sources.container_runtime_configs,
+        profile,
         sources.features,
         &sources.pools,
         &sources.machine_configs,
@@ -118,11 +121,12 @@ fn container_runtime(sources: &GenerateSources<'_>) -> GenerateOutput {
     made
 }
 
-/// What each ContainerRuntimeConfig generates, in the order of the input. Additional stores have no
-/// effect while their feature is off, as in MCO.
+/// What each ContainerRuntimeConfig generates, in the order of the input, for the nodes of a profile.
+/// Additional stores have no effect while their feature is off, as in MCO.
 #[must_use]
 pub fn container_runtimes(
     configs: &[&ContainerRuntimeConfig],
+    profile: Option<TemplateProfile>,
     features: FeatureGates<'_>,
     pools: &[&MachineConfigPool],
     machine_configs: &[&MachineConfig],
@@ -137,7 +141,7 @@ pub fn container_runtimes(
         .collect();
     let configs: Vec<&ContainerRuntimeConfig> = configs.iter().map(AsRef::as_ref).collect();
     let base = |pool: &str| BaseFiles::for_pool(pool, machine_configs.iter().copied());
-    crio_settings::generate_all(&configs, pools, exists, base)
+    crio_settings::generate_all(&configs, profile, pools, exists, base)
 }
 
 fn without_stores(config: &ContainerRuntimeConfig) -> Cow<'_, ContainerRuntimeConfig> {

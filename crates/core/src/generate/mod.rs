@@ -10,6 +10,7 @@ mod from_templates;
 mod generators;
 pub mod overridden;
 pub mod policy_status;
+pub mod runtime_effects;
 
 pub use from_templates::{
     ClusterSettings, ClusterSettingsError, cluster_settings, missing_base_error, template_error,

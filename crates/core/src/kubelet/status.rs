@@ -2,13 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::api::names::condition::settings;
+use crate::api::names::condition::settings::{self, WARNING};
 use crate::api::{Condition, KubeletConfigStatus, Nullable};
 
 /// The condition type for the result.
 const ACCEPTED: &str = "Accepted";
-/// The condition type for warnings. Not in MCO.
-const WARNING: &str = "Warning";
 /// Older results are dropped.
 const MAX_CONDITIONS: usize = 3;
 

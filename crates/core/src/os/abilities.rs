@@ -63,6 +63,9 @@ pub struct HostAbilities {
     pub extensions: bool,
     /// The container runtimes.
     pub container_runtimes: Vec<HostRuntime>,
+    /// Whether containerd reads [`CONTAINERD_IMPORTS`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub containerd_drop_ins: bool,
     /// The file that sshd reads keys from, as a pattern of sshd_config; none with MCO's rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorized_keys: Option<String>,
@@ -141,6 +144,8 @@ impl HostAbilities {
             kernel_types: kernels.iter().map(|&kernel| kernel.to_owned()).collect(),
             extensions: has_packages,
             container_runtimes: container_runtimes(facts),
+            containerd_drop_ins: has("containerd")
+                && imports_drop_ins(facts.containerd_config.as_deref().unwrap_or_default()),
             authorized_keys: facts.authorized_keys.clone().filter(|_| users == UserRules::Any),
             users,
             selinux: facts.selinux,
@@ -264,6 +269,15 @@ pub fn reads_certs_d(config: Option<&str>, major: Option<u32>) -> bool {
     }
 }
 
+/// Whether the settings of containerd import [`CONTAINERD_IMPORTS`].
+fn imports_drop_ins(config: &str) -> bool {
+    let Ok(settings) = toml_edit::Document::parse(config) else { return false };
+    let imports = settings.get("imports").and_then(toml_edit::Item::as_array);
+    imports.is_some_and(|all| all.iter().any(|path| path.as_str() == Some(CONTAINERD_IMPORTS)))
+}
+
+/// The drop-ins of containerd. The settings of version 2.2 import them by default.
+pub const CONTAINERD_IMPORTS: &str = "/etc/containerd/conf.d/*.toml";
 /// Where containerd reads the settings of registries.
 pub const CERTS_D: &str = "/etc/containerd/certs.d";
 

@@ -35,12 +35,12 @@ pub(crate) const CORE: Table = &[
     // Generators: other objects become MachineConfigs. They do not know each other, except that
     // kubelet starts from the templates.
     ("generated_config", "api ignition"),
-    ("container_runtime", "api generated_config go ignition"),
+    ("container_runtime", "api generated_config go ignition profile"),
     ("template", "api generated_config go hex ignition profile tls_profile"),
     ("kubelet", "api generated_config go template tls_profile"),
     // MachineConfigs become a pool's rendered config.
     ("render", "api go hex ignition on_change os profile reconcile_check validate"),
-    ("generate", "api container_runtime generated_config kubelet render template"),
+    ("generate", "api container_runtime generated_config kubelet os profile render template"),
     // A config on a machine: what a change means and does there.
     ("diff", "api hex ignition reconcile_check secrets"),
     ("apply", "api container_runtime go hex ignition os reconcile_check versioned"),

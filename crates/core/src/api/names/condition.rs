@@ -85,6 +85,8 @@ pub mod settings {
     pub const SUCCESS: &str = "Success";
     /// The settings could not be applied.
     pub const FAILURE: &str = "Failure";
+    /// Some settings have no effect, or another one than MCO's: the message names them. Not in MCO.
+    pub const WARNING: &str = "Warning";
     /// An image policy is not, or not completely, in effect.
     pub const PENDING: &str = "Pending";
 }

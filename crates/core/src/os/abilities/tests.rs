@@ -133,6 +133,30 @@ fn containerd_reads_mirrors_where_its_settings_say_so() {
 }
 
 #[test]
+fn containerd_reads_drop_ins_that_its_settings_import() {
+    for (config, expected) in [
+        ("", false),
+        ("version = 2\nimports = [\"/etc/containerd/conf.d/*.toml\"]\n", true),
+        ("imports=['/x.toml', '/etc/containerd/conf.d/*.toml']", true),
+        ("imports = [\n  \"/etc/containerd/conf.d/*.toml\", # ours\n]\n", true),
+        ("imports = []\n", false),
+        ("imports = [\"/etc/containerd/other.d/*.toml\"]", false),
+        ("# imports = [\"/etc/containerd/conf.d/*.toml\"]", false),
+        ("[plugins.x]\nimports = [\"/etc/containerd/conf.d/*.toml\"]", false),
+        ("imports = [", false),
+        ("imports = \"/etc/containerd/conf.d/*.toml\"", false),
+    ] {
+        let found = HostAbilities::from_facts(&AbilityFacts {
+            commands: vec!["containerd"],
+            containerd_config: Some(config.to_owned()),
+            ..facts(DEBIAN, false)
+        });
+        assert_eq!(found.containerd_drop_ins, expected, "{config}");
+        assert_eq!(HostAbilities::parse(&found.to_report()), Some(found), "{config}");
+    }
+}
+
+#[test]
 fn whose_rules_apply_to_users() {
     for (os_release, expected) in
         [(DEBIAN, UserRules::Any), (RHCOS, UserRules::Core), ("", UserRules::Core)]

@@ -13,10 +13,14 @@ use machinist_core::container_runtime::crio_settings::{
     CONTAINER_RUNTIME_NAMING, RuntimeConfigOutput,
 };
 use machinist_core::generate::container_runtimes;
+use machinist_core::generate::runtime_effects::{NodeHost, nodes_without_effect};
 use machinist_core::generated_config::GenerateError;
 use machinist_core::generated_config::naming::NamedSource;
 use machinist_core::generated_config::reconcile::with_ownership;
 use machinist_core::generated_config::status::conditions;
+use machinist_core::node::NodeView;
+use machinist_core::os::abilities::HostAbilities;
+use machinist_core::rollout::assign_nodes;
 use serde_json::json;
 
 use super::super::context::Context;
@@ -39,9 +43,11 @@ pub(super) async fn reconcile(
     }
     let planned = plan(pass, &staying);
     for (object, planned) in staying.iter().zip(planned) {
+        let mut warnings = Vec::new();
         let outcome = match &planned {
             Ok(planned) => {
                 write_config(context, object, planned).await?;
+                warnings = all_warnings(pass, object, planned);
                 Ok(())
             }
             Err(problem) => {
@@ -52,7 +58,7 @@ pub(super) async fn reconcile(
                 Err(problem)
             }
         };
-        write_status(context, object, outcome).await?;
+        write_status(context, object, outcome, &warnings).await?;
     }
     Ok(())
 }
@@ -67,7 +73,35 @@ fn plan(
     let configs: Vec<&MachineConfig> = configs.iter().map(AsRef::as_ref).collect();
     let feature_gate = pass.context.caches.generate.feature_gate();
     let features = FeatureGates::of(feature_gate.as_deref());
-    container_runtimes(&objects, features, &pools, &configs)
+    container_runtimes(&objects, pass.context.templates.profile(), features, &pools, &configs)
+}
+
+/// What an object asks for and does not get: settings that the container runtime does not know, and nodes on which
+/// they have no effect.
+fn all_warnings(
+    pass: &mut GeneratePass<'_>,
+    object: &ContainerRuntimeConfig,
+    planned: &RuntimeConfigOutput,
+) -> Vec<String> {
+    // Each pool has the same ones.
+    let settings: BTreeSet<&String> =
+        planned.generated.iter().flat_map(|made| &made.warnings).collect();
+    let mut warnings: Vec<String> = settings.into_iter().cloned().collect();
+    let selected = roles(pass, object);
+    let nodes = pass.context.caches.nodes.all();
+    let assignment = assign_nodes(&pass.pools, &nodes);
+    let members = selected.iter().filter_map(|pool| assignment.members.get(pool)).flatten();
+    let hosts: Vec<NodeHost<'_>> = members
+        .filter_map(|node| {
+            let view = NodeView(node);
+            let report = view.annotation(annotation::machinist::HOST)?;
+            Some((view.name(), HostAbilities::parse(report)?))
+        })
+        .collect();
+    let nodes = nodes_without_effect(object, pass.context.templates.profile(), &hosts);
+    pass.warns_of_nodes |= !nodes.is_empty();
+    warnings.extend(nodes);
+    warnings
 }
 
 /// Writes what is generated from an object. The names go into its finalizers first, so that nothing is created that would
@@ -150,6 +184,7 @@ async fn write_status(
     context: &Context,
     object: &Arc<ContainerRuntimeConfig>,
     outcome: Result<(), &GenerateError>,
+    warnings: &[String],
 ) -> GenerateResult {
     let kinds = &context.caches.generate;
     // Our own write a moment ago may be newer.
@@ -157,7 +192,7 @@ async fn write_status(
     let object = latest.as_ref().unwrap_or(object);
     let status = object.status.as_ref();
     let before = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let after = conditions(before, outcome, &Time(Timestamp::now()));
+    let after = conditions(before, outcome, warnings, &Time(Timestamp::now()));
     let observed = status.and_then(|status| status.observed_generation);
     if after == before && observed == object.meta().generation {
         return Ok(());

@@ -41,6 +41,8 @@ const MAX_WAIT: Duration = Duration::from_millis(300);
 const TASK: &str = "write generated MachineConfigs";
 /// The wait after a failed write.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How often warnings that name nodes are checked again: what hosts report starts no pass.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The notes of all pools, by name.
 pub(super) type AllNotes = BTreeMap<String, PoolNotes>;
@@ -58,15 +60,19 @@ pub(super) async fn run(context: Context) {
     let mut reported = Reported::default();
     let mut secrets = SecretCaches::default();
     debounce.watch(secrets.subscribe());
-    let mut is_retry = true;
+    let mut delay = Some(RETRY_DELAY);
     loop {
-        debounce.next(is_retry.then_some(RETRY_DELAY)).await;
-        is_retry = reconcile(&context, &mut reported, &mut secrets).await;
+        debounce.next(delay).await;
+        delay = reconcile(&context, &mut reported, &mut secrets).await;
     }
 }
 
-/// Generates everything once. Returns whether it has to be tried again even if nothing changes.
-async fn reconcile(context: &Context, reported: &mut Reported, secrets: &mut SecretCaches) -> bool {
+/// Generates everything once. Returns when it has to be done again even if nothing changes.
+async fn reconcile(
+    context: &Context,
+    reported: &mut Reported,
+    secrets: &mut SecretCaches,
+) -> Option<Duration> {
     let mut pass = GeneratePass::new(context);
     let span = |driver: &'static str| tracing::info_span!("generate", driver);
     let mut is_retry = false;
@@ -94,7 +100,10 @@ async fn reconcile(context: &Context, reported: &mut Reported, secrets: &mut Sec
     pass.find_overridden();
     reported.warn_overridden(context, &pass.notes);
     publish(&context.pool_notes, pass.notes);
-    is_retry
+    match is_retry {
+        true => Some(RETRY_DELAY),
+        false => pass.warns_of_nodes.then_some(RECHECK_INTERVAL),
+    }
 }
 
 /// One pass, with the notes for the pools.
@@ -102,13 +111,15 @@ struct GeneratePass<'a> {
     context: &'a Context,
     pools: Vec<std::sync::Arc<MachineConfigPool>>,
     notes: AllNotes,
+    /// Whether the status of an object names nodes.
+    warns_of_nodes: bool,
 }
 
 impl<'a> GeneratePass<'a> {
     fn new(context: &'a Context) -> Self {
         let mut pools = context.caches.pools.all();
         pools.retain(|pool| pool.metadata.deletion_timestamp.is_none());
-        Self { context, pools, notes: AllNotes::new() }
+        Self { context, pools, notes: AllNotes::new(), warns_of_nodes: false }
     }
 
     /// Reports how the writes of a driver went. Returns whether they have to be tried again.

@@ -189,7 +189,8 @@ impl Reported {
             if problem.is_none() && !failed {
                 continue;
             }
-            let after = conditions(&before, problem.map_or(Ok(()), Err), &Time(Timestamp::now()));
+            let after =
+                conditions(&before, problem.map_or(Ok(()), Err), &[], &Time(Timestamp::now()));
             if after != before {
                 let status = json!({"conditions": after});
                 self.write_cluster_status(context, cache, object.as_ref(), status).await;
