@@ -21,8 +21,8 @@ use crate::tls_profile::tls_parameters;
 /// The drop-ins of the built-in profiles. `templates/` has the same paths; a test compares.
 pub(super) const DROP_INS: [&str; 3] = [
     "/etc/kubernetes/kubelet.conf.d/50-machinist.conf",
-    "/etc/rancher/k3s/machinist-kubelet.yaml",
-    "/etc/rancher/rke2/machinist-kubelet.yaml",
+    "/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/50-machinist.conf",
+    "/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/50-machinist.conf",
 ];
 
 /// The settings that a pool's kubelets start from.

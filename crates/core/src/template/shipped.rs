@@ -57,16 +57,12 @@ const KUBEADM: &[(&str, &str)] = files!("kubeadm":
 );
 
 const K3S: &[(&str, &str)] = files!("k3s":
-    "master/01-master-kubelet/_base/files/config.yaml",
     "master/01-master-kubelet/_base/files/kubelet.yaml",
-    "worker/01-worker-kubelet/_base/files/config.yaml",
     "worker/01-worker-kubelet/_base/files/kubelet.yaml",
 );
 
 const RKE2: &[(&str, &str)] = files!("rke2":
-    "master/01-master-kubelet/_base/files/config.yaml",
     "master/01-master-kubelet/_base/files/kubelet.yaml",
-    "worker/01-worker-kubelet/_base/files/config.yaml",
     "worker/01-worker-kubelet/_base/files/kubelet.yaml",
 );
 
@@ -209,8 +205,8 @@ mod tests {
     fn profiles_for_nodes_of_others_add_files_beside_theirs() {
         let kubelet = |path: &str| BTreeSet::from([path.to_owned(), "kubelet.service".to_owned()]);
         let rancher = |name: &str| {
-            let files = ["config.yaml.d/50-machinist.yaml", "machinist-kubelet.yaml"];
-            files.map(|file| format!("/etc/rancher/{name}/{file}")).into()
+            let directory = format!("/var/lib/rancher/{name}/agent/etc/kubelet.conf.d");
+            BTreeSet::from([format!("{directory}/50-machinist.conf")])
         };
         for (profile, expected) in [
             (TemplateProfile::None, None),
