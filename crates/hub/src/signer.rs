@@ -3,6 +3,8 @@
 //!
 //! A background task of [`crate::Hub`]; [`crate::auth::csr`] makes the decisions.
 
+use std::collections::BTreeSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -10,18 +12,22 @@ use serde_json::Value;
 use crate::auth::certificates::{CertificateAuthority, CertificateInfo};
 use crate::auth::csr::{CsrDecision, CsrFacts, apply_decision, decide, machine_name};
 use crate::auth::machine::CertificateGrant;
+use crate::auth::pool_names::takes_name;
 use crate::auth::tokens::{self, TokenRecord};
 use crate::hub::{Hub, now_rfc3339};
 use crate::machines::{NODE_KEY_PREFIX, StoredMachine};
 use crate::object;
 use crate::store::{
-    CommitError, Precondition, RevisionError, StoreEntry, StoreEventKind, StoreOp, StoreWatch,
+    CommitError, Precondition, RevisionError, Store, StoreEntry, StoreEventKind, StoreOp,
+    StoreWatch,
 };
 
 /// The task under which failed writes are reported.
 const TASK: &str = "sign certificates";
 /// How often a decision is repeated after conflicting writes of the token or the machine's record.
 const MAX_ATTEMPTS: usize = 10;
+/// Key prefix of pools in the store.
+const POOL_PREFIX: &str = "/machineconfiguration.openshift.io/machineconfigpools/-/";
 /// Key prefix of CSRs in the store.
 const CSR_PREFIX: &str = "/certificates.k8s.io/certificatesigningrequests/-/";
 
@@ -93,6 +99,8 @@ struct KnownFacts {
     token: Option<(String, u64, TokenRecord)>,
     machine: Option<(String, StoredMachine)>,
     node_exists: bool,
+    /// The pools that take the machine by its name.
+    pools_by_name: BTreeSet<String>,
     /// When the request was made, by the hub's clock.
     requested_at: i64,
     now: i64,
@@ -113,6 +121,8 @@ impl KnownFacts {
         let node_exists = name
             .as_ref()
             .is_some_and(|name| store.get(&format!("{NODE_KEY_PREFIX}{name}")).is_some());
+        let pools_by_name = name.as_ref().filter(|_| token.is_some());
+        let pools_by_name = pools_by_name.map(|name| pools_by_name_of(store, name));
         let machine = name.map(|name| {
             let stored = StoredMachine::read(store, &name);
             (name, stored)
@@ -122,7 +132,8 @@ impl KnownFacts {
             .as_str()
             .and_then(|time| time.parse::<jiff::Timestamp>().ok())
             .map_or(0, jiff::Timestamp::as_second);
-        Self { token, machine, node_exists, requested_at, now }
+        let pools_by_name = pools_by_name.unwrap_or_default();
+        Self { token, machine, node_exists, pools_by_name, requested_at, now }
     }
 
     fn facts(&self) -> CsrFacts<'_> {
@@ -132,6 +143,7 @@ impl KnownFacts {
             node_exists: self.node_exists,
             has_live_certificate: record.is_some_and(|it| it.has_live_certificate(self.now)),
             roles: record.map(|record| record.roles.clone()).unwrap_or_default(),
+            pools_by_name: self.pools_by_name.clone(),
             is_revoked_since: record
                 .is_some_and(|record| !record.accepts_renewal_requested_at(self.requested_at)),
         }
@@ -162,6 +174,16 @@ impl KnownFacts {
         }
         ops
     }
+}
+
+/// The pools that take a machine of this name.
+fn pools_by_name_of(store: &Store, name: &str) -> BTreeSet<String> {
+    let page = store.list(POOL_PREFIX, None, None);
+    let pools = page.entries.iter().filter_map(|entry| {
+        let pool = object::decode(&entry.value, entry.revision).ok()?;
+        takes_name(&pool, name).then(|| object::metadata_str(&pool, "name").to_owned())
+    });
+    pools.collect()
 }
 
 /// The validity of the certificate in a signed CSR; `None` if signing failed.

@@ -31,6 +31,7 @@ mod kubernetes;
 mod layers;
 mod make_up;
 mod once;
+mod machine_names;
 mod server;
 mod service;
 mod up;

@@ -64,7 +64,7 @@ impl Drop for UpProcess {
     }
 }
 
-async fn pools(data: &Path) -> Api<MachineConfigPool> {
+pub(crate) async fn pools(data: &Path) -> Api<MachineConfigPool> {
     Api::all(client(data).await)
 }
 

@@ -25,6 +25,7 @@ mod machine_config_node;
 mod machine_config_pool;
 mod machine_os_build;
 mod machine_os_config;
+mod node_names;
 mod nullable;
 mod os_image_stream;
 mod pinned_image_set;
@@ -67,6 +68,7 @@ pub use machine_os_config::{
     MachineOSConfig, MachineOSConfigSpec, MachineOSConfigStatus, MachineOSContainerfile,
     MachineOSImageBuilder,
 };
+pub use node_names::{NodeNamePatterns, NodeNamesError};
 pub use nullable::{Nullable, UnknownFields};
 pub use operator::{ImageContentSourcePolicy, MachineConfiguration};
 pub use os_image_stream::{

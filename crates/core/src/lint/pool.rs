@@ -3,9 +3,10 @@
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeMap;
 
-use crate::api::MachineConfigPool;
+use crate::api::names::annotation::machinist::NODE_NAMES;
 use crate::api::names::label;
 use crate::api::selector::{is_empty, matches};
+use crate::api::{MachineConfigPool, NodeNamePatterns};
 
 use super::LintFinding;
 use crate::on_change::OnChangeRules;
@@ -26,7 +27,12 @@ pub fn pool(pool: &MachineConfigPool) -> Vec<LintFinding> {
             format!("select by label, for example {}: {name}", label::ROLE),
         ));
     }
-    if pool.spec.node_selector.as_ref().is_none_or(is_empty) {
+    let names = NodeNamePatterns::of_pool(pool);
+    if let Err(error) = &names {
+        let field = format!("metadata.annotations: {NODE_NAMES}");
+        findings.push(LintFinding::error(field, error.to_string(), ""));
+    }
+    if names == Ok(None) && pool.spec.node_selector.as_ref().is_none_or(is_empty) {
         findings.push(LintFinding::warning(
             "spec.nodeSelector",
             "is empty: the pool has no machines",

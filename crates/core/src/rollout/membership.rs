@@ -1,15 +1,17 @@
-//! Which pool a machine belongs to. A machine may match several pools. Its *primary* pool configures
-//! it: a custom pool takes precedence over `worker`, and `master` over a custom pool. Two custom
-//! pools are an error.
+//! Which pool a machine belongs to. A pool selects machines by labels, by [names](NodeNamePatterns), or by both, and
+//! then both must match. A machine may match several pools. Its *primary* pool configures it: a custom pool takes
+//! precedence over `worker`, and `master` over a custom pool. Two custom pools are an error, however they select: which
+//! one comes first would depend on how a pattern is written.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
 
-use crate::api::MachineConfigPool;
+use crate::api::names::annotation::machinist::NODE_NAMES;
 use crate::api::names::object::{POOL_MASTER, POOL_WORKER};
 use crate::api::selector::{self, SelectorError};
+use crate::api::{MachineConfigPool, NodeNamePatterns, NodeNamesError};
 
 use crate::node::NodeView;
 
@@ -17,7 +19,7 @@ use crate::node::NodeView;
 #[derive(Debug, thiserror::Error)]
 pub enum MembershipError {
     /// It matches more than one custom pool.
-    #[error("node {node} belongs to {} custom roles, cannot proceed with this Node (pools {}; remove the label of all but one)", .pools.len(), .pools.join(", "))]
+    #[error("node {node} belongs to {} custom roles, cannot proceed with this Node (pools {}; remove the label of all but one, or the name from {NODE_NAMES} of the others)", .pools.len(), .pools.join(", "))]
     MultipleCustomPools {
         /// The machine.
         node: String,
@@ -32,6 +34,27 @@ pub enum MembershipError {
         /// What is wrong with it.
         source: SelectorError,
     },
+    /// The names of a pool cannot be read.
+    #[error("MachineConfigPool {pool}: metadata.annotations: {NODE_NAMES}: {source}")]
+    InvalidNodeNames {
+        /// The pool.
+        pool: String,
+        /// What is wrong with them.
+        source: NodeNamesError,
+    },
+}
+
+impl MembershipError {
+    /// Whether it keeps machines out of a pool.
+    #[must_use]
+    pub fn concerns(&self, name: &str) -> bool {
+        match self {
+            Self::MultipleCustomPools { pools, .. } => pools.iter().any(|pool| pool == name),
+            Self::InvalidSelector { pool, .. } | Self::InvalidNodeNames { pool, .. } => {
+                pool == name
+            }
+        }
+    }
 }
 
 /// The pools of a machine, the primary one first. `None` if no pool selects it.
@@ -39,6 +62,24 @@ pub type NodePools<'a> = Vec<&'a MachineConfigPool>;
 
 fn name_of(pool: &MachineConfigPool) -> &str {
     pool.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// Whether a pool selects a machine. Without labels and names it selects none; an empty selector says nothing.
+fn selects(pool: &MachineConfigPool, node: &Node) -> Result<bool, MembershipError> {
+    let none = BTreeMap::new();
+    let labels = node.metadata.labels.as_ref().unwrap_or(&none);
+    let pool_name = || name_of(pool).to_owned();
+    let patterns = NodeNamePatterns::of_pool(pool)
+        .map_err(|source| MembershipError::InvalidNodeNames { pool: pool_name(), source })?;
+    let selector = pool.spec.node_selector.as_ref().filter(|s| !selector::is_empty(s));
+    let by_labels = selector.map(|selector| selector::matches(selector, labels)).transpose();
+    let by_labels = by_labels
+        .map_err(|source| MembershipError::InvalidSelector { pool: pool_name(), source })?;
+    let by_name = patterns.map(|patterns| patterns.matches(NodeView(node).name()));
+    Ok(match (by_labels, by_name) {
+        (None, None) => false,
+        (by_labels, by_name) => by_labels.unwrap_or(true) && by_name.unwrap_or(true),
+    })
 }
 
 /// The pools of a machine, the primary one first.
@@ -50,21 +91,11 @@ pub fn pools_of<'a>(
     if view.is_windows() {
         return Ok(Vec::new());
     }
-    let none = BTreeMap::new();
-    let labels = node.metadata.labels.as_ref().unwrap_or(&none);
     let (mut master, mut worker, mut custom) = (None, None, Vec::new());
     for pool in pools {
         let pool = pool.borrow();
-        // A missing or empty selector matches nothing.
-        let Some(selector) = pool.spec.node_selector.as_ref().filter(|s| !selector::is_empty(s))
-        else {
-            continue;
-        };
-        let matches = selector::matches(selector, labels).map_err(|source| {
-            MembershipError::InvalidSelector { pool: name_of(pool).to_owned(), source }
-        })?;
         match name_of(pool) {
-            _ if !matches => {}
+            _ if !selects(pool, node)? => {}
             POOL_MASTER => master = Some(pool),
             POOL_WORKER => worker = Some(pool),
             _ => custom.push(pool),
@@ -98,13 +129,7 @@ impl PoolAssignment<'_> {
     /// What keeps machines out of a pool, each problem once: an invalid selector is an error for every machine.
     #[must_use]
     pub fn problems_of(&self, name: &str) -> Vec<String> {
-        let concerns = |error: &&MembershipError| match error {
-            MembershipError::MultipleCustomPools { pools, .. } => {
-                pools.iter().any(|pool| pool == name)
-            }
-            MembershipError::InvalidSelector { pool, .. } => pool == name,
-        };
-        let texts = self.errors.iter().filter(concerns).map(ToString::to_string);
+        let texts = self.errors.iter().filter(|it| it.concerns(name)).map(ToString::to_string);
         texts.collect::<BTreeSet<String>>().into_iter().collect()
     }
 }
@@ -151,12 +176,9 @@ pub fn assign_nodes<'a>(
 }
 
 fn wanted_by_custom(node: &Node, pools: &[impl Borrow<MachineConfigPool>]) -> bool {
-    let none = BTreeMap::new();
-    let labels = node.metadata.labels.as_ref().unwrap_or(&none);
     pools.iter().map(Borrow::borrow).any(|pool| {
-        let selector = pool.spec.node_selector.as_ref().filter(|s| !selector::is_empty(s));
         !matches!(name_of(pool), POOL_MASTER | POOL_WORKER)
-            && selector.is_some_and(|selector| selector::matches(selector, labels) == Ok(true))
+            && selects(pool, node).unwrap_or_default()
     })
 }
 
@@ -230,6 +252,61 @@ mod tests {
         let assignment = PoolAssignment { errors, ..PoolAssignment::default() };
         for (pool, expected) in [("infra", 2), ("gpu", 2), ("worker", 0)] {
             assert_eq!(assignment.problems_of(pool).len(), expected, "{pool}");
+        }
+    }
+
+    #[test]
+    fn pools_select_by_labels_by_names_or_by_both() {
+        let with = |name: &str, names: Option<&str>, role: Option<&str>| -> MachineConfigPool {
+            let labels = role.map(|role| json!({format!("node-role.kubernetes.io/{role}"): ""}));
+            serde_json::from_value(json!({
+                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+                "metadata": {"name": name, "annotations": names.map(|names| json!({NODE_NAMES: names}))},
+                "spec": {"nodeSelector": labels.map(|labels| json!({"matchLabels": labels}))},
+            }))
+            .unwrap()
+        };
+        let node = |name: &str, role: &str| -> Node {
+            let labels = json!({format!("node-role.kubernetes.io/{role}"): ""});
+            serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
+        };
+        let (worker, master) = (pool("worker"), pool("master"));
+        let edge = with("edge", Some("edge-*"), None);
+        let rack = with("rack", Some("*-7"), None);
+        let near = with("near", Some("edge-*"), Some("worker"));
+        let wrong = with("wrong", Some("Edge-*"), None);
+        let none = with("none", None, None);
+        for (pools, name, role, expected) in [
+            (vec![&worker, &edge], "edge-1", "worker", Ok(vec!["edge", "worker"])),
+            (vec![&worker, &edge], "core-1", "worker", Ok(vec!["worker"])),
+            (vec![&worker, &edge], "edge-1", "other", Ok(vec!["edge"])),
+            // No name takes a machine from the control plane.
+            (vec![&master, &worker, &edge], "edge-1", "master", Ok(vec!["master"])),
+            // Both must match.
+            (vec![&near], "edge-1", "worker", Ok(vec!["near"])),
+            (vec![&near], "edge-1", "other", Ok(vec![])),
+            (vec![&near], "core-1", "worker", Ok(vec![])),
+            (vec![&none], "edge-1", "worker", Ok(vec![])),
+            // Two custom pools are an error, and so is a pattern that cannot be read: it may be about any machine.
+            (vec![&edge, &rack], "edge-7", "worker", Err("belongs to 2 custom roles")),
+            (vec![&edge, &rack], "core-7", "worker", Ok(vec!["rack"])),
+            (
+                vec![&worker, &wrong],
+                "core-1",
+                "worker",
+                Err("machinist.dev/node-names: \"Edge-*\""),
+            ),
+        ] {
+            let node = node(name, role);
+            let found = pools_of(&node, &pools);
+            match (&found, &expected) {
+                (Ok(found), Ok(expected)) => {
+                    let names: Vec<&str> = found.iter().map(|pool| name_of(pool)).collect();
+                    assert_eq!(names, *expected, "{name} {role}");
+                }
+                (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error}"),
+                _ => panic!("{name} {role}: {found:?}"),
+            }
         }
     }
 

@@ -73,7 +73,9 @@ fn selecting_pools(node: &Node, pools: &[impl Borrow<MachineConfigPool>]) -> Vec
     match pools_of(node, pools) {
         Ok(pools) => pools.iter().filter_map(|pool| pool.metadata.name.clone()).collect(),
         Err(MembershipError::MultipleCustomPools { pools, .. }) => pools,
-        Err(MembershipError::InvalidSelector { .. }) => Vec::new(),
+        Err(MembershipError::InvalidSelector { .. } | MembershipError::InvalidNodeNames { .. }) => {
+            Vec::new()
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::certificates::{CertificateAuthority, SigningRequest};
 use super::machine::{self, APPROVAL_PENDING_ANNOTATION, CertificateGrant, ROLES_ANNOTATION};
+use super::pool_names::refused_name;
 use super::tokens::TokenRecord;
 use super::{BOOTSTRAP_GROUP, NODE_GROUP, NODE_USER_PREFIX};
 
@@ -54,6 +55,8 @@ pub struct CsrFacts<'a> {
     pub has_live_certificate: bool,
     /// The roles that the machine was given before.
     pub roles: BTreeSet<String>,
+    /// The pools that take the machine by its name.
+    pub pools_by_name: BTreeSet<String>,
     /// Whether the machine's certificates were revoked after it made the request.
     pub is_revoked_since: bool,
 }
@@ -193,6 +196,9 @@ fn decide_bootstrap(csr: &Value, name: &str, facts: &CsrFacts<'_>) -> CsrDecisio
         Ok(roles) => roles,
         Err(fault) => return CsrDecision::Deny(fault),
     };
+    if let Some(fault) = refused_name(&binding, name, &facts.pools_by_name) {
+        return CsrDecision::Deny(fault);
+    }
     let in_use = match (facts.node_exists, facts.has_live_certificate) {
         (false, false) => None,
         (true, _) => Some(format!("Node {name} exists already")),

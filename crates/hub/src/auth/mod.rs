@@ -16,6 +16,7 @@ pub mod certificates;
 pub mod csr;
 pub mod machine;
 pub mod node_graph;
+pub mod pool_names;
 pub mod sec1;
 pub mod service_account;
 pub mod tokens;

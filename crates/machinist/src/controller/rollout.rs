@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
+use machinist_core::api::names::annotation::machinist;
 use machinist_core::api::names::misspelt_annotations;
 use machinist_core::api::{
     MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild, MachineOSConfig, selector,
@@ -153,7 +154,8 @@ pub(super) struct PoolReconcile<'a> {
 impl PoolReconcile<'_> {
     async fn reconcile(&self, reported: &mut RolloutReported) -> Option<Requeue> {
         let selector = self.pool.spec.node_selector.as_ref();
-        if selector.is_some_and(selector::is_empty) {
+        let has_names = self.pool.annotations().contains_key(machinist::NODE_NAMES);
+        if selector.is_some_and(selector::is_empty) && !has_names {
             let message =
                 "This machineconfigpool is selecting all nodes. A non-empty selector is required.";
             self.report_once(reported, "SelectingAll", message);

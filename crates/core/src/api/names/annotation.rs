@@ -99,6 +99,10 @@ pub mod machinist {
     /// annotation both are set; with it only those that it lists.
     pub const DRAIN_FLAGS: &str = "machinist.dev/drain-flags";
 
+    /// On a pool: the machines that it takes by the names of their Nodes, such as `worker-*, edge-1`; `*` stands for any
+    /// text. With a `nodeSelector` both must match.
+    pub const NODE_NAMES: &str = "machinist.dev/node-names";
+
     // On rendered configs, written by the controller.
 
     /// The rules of [`ON_CHANGE`] of the pool and its MachineConfigs, as JSON.

@@ -9,13 +9,14 @@ use super::annotation::machinist;
 const ALIKE: f32 = 0.8;
 
 /// The annotations that an administrator writes.
-const WRITTEN_BY_PEOPLE: [&str; 15] = [
+const WRITTEN_BY_PEOPLE: [&str; 16] = [
     machinist::CANARY,
     machinist::CANARY_SOAK,
     machinist::MAINTENANCE_WINDOW,
     machinist::REBOOT,
     machinist::MAX_FAILURES,
     machinist::DRAIN_FLAGS,
+    machinist::NODE_NAMES,
     machinist::BAD_CONFIGS,
     machinist::OS_IMAGE,
     machinist::DRIFT,

@@ -123,6 +123,18 @@ fn roles_come_from_the_token() {
 }
 
 #[test]
+fn a_name_that_another_pool_takes_is_denied() {
+    let token = worker_token();
+    let object = csr("system:node:a", NODE_GROUP, BOOTSTRAP);
+    for (pools, expected) in [(&["worker"][..], "new"), (&["edge"], "deny"), (&[], "new")] {
+        let facts =
+            CsrFacts { token: Some(&token), pools_by_name: roles(pools), ..CsrFacts::default() };
+        let found = decide(&object, &facts, &BTreeSet::new());
+        assert_eq!(word(&found), expected, "{pools:?}: {found:?}");
+    }
+}
+
+#[test]
 fn a_request_for_a_name_in_use_says_what_to_do_and_is_written_once() {
     let ca =
         CertificateAuthority::from_pem(&CertificateAuthority::generate("test").unwrap()).unwrap();

@@ -13,7 +13,7 @@ use machinist_core::plan::host_refusals;
 use machinist_core::reconcile_check::ValidationOverrides;
 use machinist_core::render::reconcile::{PoolRollback, ReconcileError, RenderInputs, reconcile};
 use machinist_core::rollout::{
-    MembershipError, PoolLayering, RolloutDecision, RolloutHalted, RolloutPolicy, WaitReason,
+    PoolLayering, RolloutDecision, RolloutHalted, RolloutPolicy, WaitReason,
     decide_layered_rollout, max_unavailable, nodes_of,
 };
 use serde::Serialize;
@@ -142,12 +142,9 @@ pub(in crate::cli) fn report(
     now: &Time,
 ) -> PoolReport {
     let (members, errors) = nodes_of(pool, &snapshot.pools, &snapshot.nodes);
-    let concerns = |error: &&MembershipError| match error {
-        MembershipError::MultipleCustomPools { pools, .. } => pools.contains(&pool.name_any()),
-        MembershipError::InvalidSelector { pool: name, .. } => *name == pool.name_any(),
-    };
-    let warnings: BTreeSet<String> =
-        errors.iter().filter(concerns).map(ToString::to_string).collect();
+    let name = pool.name_any();
+    let errors = errors.iter().filter(|error| error.concerns(&name));
+    let warnings: BTreeSet<String> = errors.map(ToString::to_string).collect();
     // A user that sees only parts of the MachineConfigs cannot know what becomes of them.
     let is_partial = !snapshot.hidden.is_empty();
     let sources = if is_partial { SourceState::default() } else { sources(snapshot, pool) };
