@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 const OF_OPENSHIFT: [&str; 2] =
     ["clusteroperators.config.openshift.io.yaml", "clusterversions.config.openshift.io.yaml"];
 
-fn deploy() -> PathBuf {
+pub(crate) fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
 }
 
-fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The files that a kustomization lists, in order, including those of its directories.
-fn listed(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn listed(directory: &Path) -> Vec<PathBuf> {
     let text = read(&directory.join("kustomization.yaml"));
     let kustomization: Value = serde_saphyr::from_str(&text).unwrap();
     let resources = kustomization["resources"].as_array().unwrap();

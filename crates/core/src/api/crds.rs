@@ -55,8 +55,13 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     ]
 }
 
+/// Argo CD applies what has a lower number first; `deploy/system` has the others.
+const SYNC_WAVE: (&str, &str) = ("argocd.argoproj.io/sync-wave", "-3");
+
 fn crd<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
     let mut crd = K::crd();
+    let annotations = crd.metadata.annotations.get_or_insert_default();
+    annotations.insert(SYNC_WAVE.0.to_owned(), SYNC_WAVE.1.to_owned());
     crd.spec.names.list_kind = Some(format!("{}List", crd.spec.names.kind));
     // Uses the schema that the kind provides: `K::crd` would loosen it.
     let schema = K::json_schema(&mut SchemaGenerator::default()).to_value();
