@@ -88,10 +88,10 @@ crds: ## Regenerate deploy/crds
 manifests: ## Regenerate deploy/install.yaml and the Helm chart
 	MACHINIST_UPDATE=1 cargo test --locked --workspace --test integration deploy::
 
-image: ## Build the container image in target/dist; BINARY=file packs an existing binary
+image: ## Build the container image in target/dist; BINARY=file packs an existing binary, ARCH=arm64 builds for arm64
 	scripts/image
 
-deb: ## Build the Debian package in target/dist; BINARY=file packs an existing binary
+deb: ## Build the Debian package in target/dist; BINARY=file packs an existing binary, ARCH=arm64 builds for arm64
 	scripts/deb
 
 sbom: ## Write the bill of materials to target/dist
