@@ -10,10 +10,13 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::sync::Arc;
 
+use crate::definition;
 use crate::field_management::FieldManagement;
 use crate::kind_registry::ResourceKind;
 use crate::object::{self, ObjectPart};
@@ -28,7 +31,7 @@ type RoundTrip = fn(&Value) -> Result<Value, String>;
 /// The admission of one kind.
 #[derive(Debug, Default)]
 pub struct Admission {
-    schema: Option<Schema>,
+    schema: Option<Arc<Schema>>,
     round_trip: Option<RoundTrip>,
     field_management: Option<FieldManagement>,
 }
@@ -47,15 +50,21 @@ impl Admission {
     pub fn new(kind: &ResourceKind) -> Result<Self, String> {
         let schema = match &kind.schema {
             Some(schema) if !kind.built_in => {
-                Some(Schema::compile(schema).map_err(|error| error.to_string())?)
+                Some(Arc::new(Schema::compile(schema).map_err(|error| error.to_string())?))
             }
             _ => None,
         };
-        Ok(Self {
+        Ok(Self::with_schema(kind, schema))
+    }
+
+    /// The admission of a kind whose schema is compiled already.
+    #[must_use]
+    pub fn with_schema(kind: &ResourceKind, schema: Option<Arc<Schema>>) -> Self {
+        Self {
             schema,
             round_trip: if kind.built_in { round_trip_of(kind) } else { None },
             field_management: FieldManagement::new(kind),
-        })
+        }
     }
 
     /// The field management of the kind; `None` for kinds that nobody writes.
@@ -118,6 +127,12 @@ impl Admission {
         let mut errors = object::validate_metadata(kind, object);
         errors.extend(object::validate_data(kind, object, old));
         errors.extend(object::validate_role(kind, object, old));
+        if definition::is_definition(kind) {
+            errors.extend(match part {
+                ObjectPart::Object => definition::validate::validate(object, old),
+                ObjectPart::Status => definition::validate::validate_status(object),
+            });
+        }
         if let Some(schema) = &self.schema {
             errors.extend(match part {
                 ObjectPart::Object => schema.validate(object, old),
@@ -144,6 +159,7 @@ fn round_trip_of(kind: &ResourceKind) -> Option<RoundTrip> {
         "ClusterRole" => Some(round_trip::<ClusterRole>),
         "RoleBinding" => Some(round_trip::<RoleBinding>),
         "ClusterRoleBinding" => Some(round_trip::<ClusterRoleBinding>),
+        "CustomResourceDefinition" => Some(round_trip::<CustomResourceDefinition>),
         "Event" if kind.group.is_empty() => Some(round_trip::<Event>),
         "Event" => Some(round_trip::<k8s_openapi::api::events::v1::Event>),
         _ => None,

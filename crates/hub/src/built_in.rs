@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::kind_registry::{EMPTY_KINDS, PrinterColumn, ResourceKind};
+use crate::kind_registry::{EMPTY_KINDS, PrinterColumn, ResourceKind, ScalePaths};
 
 /// The built-in kinds.
 ///
@@ -78,9 +78,33 @@ pub fn from_crd(crd: &Value) -> Vec<ResourceKind> {
             schema: version.pointer("/schema/openAPIV3Schema").cloned(),
             built_in: false,
             columns: printer_columns(version.get("additionalPrinterColumns")),
+            scale: version.pointer("/subresources/scale").and_then(scale_paths),
+            selectable_fields: selectable_fields(version),
+            defined: None,
             kind: name.clone(),
         })
         .collect()
+}
+
+/// Returns where the `scale` subresource finds its values.
+fn scale_paths(scale: &Value) -> Option<ScalePaths> {
+    let pointer = |field: &str| {
+        let path = scale[field].as_str().filter(|path| !path.is_empty())?;
+        let keys = path.trim_start_matches('.').split('.');
+        Some(keys.map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1"))).collect())
+    };
+    Some(ScalePaths {
+        spec_replicas: pointer("specReplicasPath")?,
+        status_replicas: pointer("statusReplicasPath")?,
+        label_selector: pointer("labelSelectorPath"),
+    })
+}
+
+/// Returns the fields by which objects of a CRD version can be selected.
+fn selectable_fields(version: &Value) -> Vec<String> {
+    let fields = version["selectableFields"].as_array().into_iter().flatten();
+    let paths = fields.filter_map(|field| field["jsonPath"].as_str());
+    paths.map(|path| path.trim_start_matches('.').to_owned()).collect()
 }
 
 /// Returns the printer columns of a CRD version. The default is the age alone.
@@ -250,6 +274,9 @@ fn kind(group: &str, kind: &str, plural: &str, namespaced: bool) -> ResourceKind
         schema: None,
         built_in: true,
         columns: Vec::new(),
+        scale: None,
+        selectable_fields: Vec::new(),
+        defined: None,
     }
 }
 

@@ -4,6 +4,7 @@
 
 use serde_json::{Value, json};
 
+use crate::definition;
 use crate::kind_registry::ResourceKind;
 use crate::object::{finalizers, is_deleting, set_metadata_field};
 use crate::request::DeletionPropagation;
@@ -34,6 +35,11 @@ pub fn decide_deletion(
     propagation: DeletionPropagation,
     now: &str,
 ) -> DeletionStep {
+    if definition::is_definition(kind) && !is_deleting(object) {
+        return DeletionStep::MarkForDeletion(definition::lifecycle::marked_for_deletion(
+            object, now,
+        ));
+    }
     let mut names: Vec<&str> = finalizers(object);
     names.retain(|name| *name != FOREGROUND_FINALIZER && *name != ORPHAN_FINALIZER);
     match propagation {
@@ -136,6 +142,9 @@ mod tests {
             schema: None,
             built_in: true,
             columns: Vec::new(),
+            scale: None,
+            selectable_fields: Vec::new(),
+            defined: None,
         }
     }
 

@@ -111,7 +111,6 @@ pub fn aggregated_discovery(registry: &KindRegistry, legacy: bool) -> Value {
 #[must_use]
 pub fn verbs(kind: &ResourceKind) -> &'static [&'static str] {
     match kind.kind.as_str() {
-        "CustomResourceDefinition" if kind.built_in => READ_VERBS,
         _ if kind.is_always_empty() => READ_VERBS,
         "Namespace" if kind.built_in => NAMESPACE_VERBS,
         _ if kind.built_in => BUILT_IN_VERBS,
@@ -127,7 +126,6 @@ pub fn subresources(kind: &ResourceKind) -> Vec<(&'static str, &'static [&'stati
         "CertificateSigningRequest" if kind.built_in => parts.push(("approval", SUBRESOURCE_VERBS)),
         "Namespace" if kind.built_in => parts.push(("finalize", &["update"])),
         "ServiceAccount" if kind.built_in => parts.push(("token", &["create"])),
-        "CustomResourceDefinition" if kind.built_in => return vec![("status", &["get"])],
         _ => {}
     }
     if kind.status_subresource {

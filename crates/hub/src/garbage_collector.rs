@@ -138,7 +138,7 @@ impl GarbageCollector {
     fn owner_key(&self, owner: &Value, object: &Value) -> Option<String> {
         let kind = self.hub.kind_of(owner)?;
         let namespace = Some(metadata_str(object, "namespace"));
-        Some(object::storage_key(kind, namespace, owner["name"].as_str().unwrap_or_default()))
+        Some(object::storage_key(&kind, namespace, owner["name"].as_str().unwrap_or_default()))
     }
 
     async fn reconcile_keys(&self, keys: BTreeSet<String>) {
@@ -146,7 +146,7 @@ impl GarbageCollector {
             let Some(entry) = self.hub.store().get(&key) else { continue };
             let Ok(object) = object::decode(&entry.value, entry.revision) else { continue };
             let Some(kind) = self.hub.kind_of(&object) else { continue };
-            self.reconcile(kind, &entry, &object).await;
+            self.reconcile(&kind, &entry, &object).await;
         }
     }
 
@@ -192,7 +192,8 @@ impl GarbageCollector {
     async fn delete_namespace_contents(&self, entry: &StoreEntry, object: &Value) {
         let name = metadata_str(object, "name");
         let mut left = 0;
-        for kind in self.hub.inner.registry.kinds().filter(|kind| kind.namespaced) {
+        let kinds = self.hub.inner.kinds.read();
+        for kind in kinds.registry.kinds().filter(|kind| kind.namespaced) {
             let prefix = object::storage_key(kind, Some(name), "");
             for content in self.hub.store().list(&prefix, None, None).entries {
                 left += 1;
@@ -216,13 +217,13 @@ impl GarbageCollector {
             return;
         }
         match deletion::decide_deletion(
-            kind,
+            &kind,
             &object,
             DeletionPropagation::Background,
             &now_rfc3339(),
         ) {
             DeletionStep::Remove => self.remove(&entry).await,
-            DeletionStep::MarkForDeletion(marked) => self.write(kind, &entry, marked).await,
+            DeletionStep::MarkForDeletion(marked) => self.write(&kind, &entry, marked).await,
             DeletionStep::NoChange => {}
         }
     }
@@ -231,7 +232,7 @@ impl GarbageCollector {
         let Some(entry) = self.hub.store().get(key) else { return };
         let Ok(object) = object::decode(&entry.value, entry.revision) else { return };
         let Some(kind) = self.hub.kind_of(&object) else { return };
-        self.write(kind, &entry, deletion::without_owner(&object, uid)).await;
+        self.write(&kind, &entry, deletion::without_owner(&object, uid)).await;
     }
 
     async fn remove(&self, entry: &StoreEntry) {

@@ -5,29 +5,28 @@
 mod authorization;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::Admission;
 use crate::audit::AuditLog;
 use crate::auth::authorizer::Authorizer;
 use crate::auth::certificates::CertificateAuthority;
 use crate::body::BodyReader;
 use crate::compression_budget::CompressionBudgets;
 use crate::failure_log::FailureLog;
-use crate::kind_registry::{KindRegistry, ResourceKind};
+use crate::kind_registry::ResourceKind;
 use crate::metrics::HubMetrics;
 use crate::object::{self, ServerMetadata};
 use crate::quotas::Quotas;
 use crate::rbac::live::LiveRbac;
 use crate::request_shares::RequestShares;
+use crate::served_kinds::LiveKinds;
 use crate::store::Store;
 use crate::stored_bytes::StoredBytes;
 use crate::unreadable_entries::UnreadableEntries;
@@ -42,8 +41,7 @@ pub struct Hub {
 #[derive(Debug)]
 pub(crate) struct HubInner {
     pub(crate) store: Store,
-    pub(crate) registry: KindRegistry,
-    pub(crate) admissions: HashMap<(String, String), Admission>,
+    pub(crate) kinds: LiveKinds,
     pub(crate) authorizer: Authorizer,
     pub(crate) rbac: LiveRbac,
     pub(crate) audit: AuditLog,
@@ -54,7 +52,6 @@ pub(crate) struct HubInner {
     pub(crate) viewer_redactions: Vec<ViewerRedaction>,
     pub(crate) version: String,
     pub(crate) revision_wait: Duration,
-    pub(crate) openapi: OpenApiCache,
     pub(crate) body_reader: BodyReader,
     pub(crate) unreadable: Arc<UnreadableEntries>,
     pub(crate) quotas: Quotas,
@@ -79,22 +76,6 @@ pub struct ViewerRedaction {
     pub resource: String,
     /// Replaces the contents of an object.
     pub redact: fn(&mut Value),
-}
-
-/// OpenAPI documents. They are large, so each is built on its first request and kept.
-#[derive(Debug, Default)]
-pub(crate) struct OpenApiCache {
-    pub(crate) v2: OnceLock<OpenApiV2>,
-    pub(crate) v3_index: OnceLock<Value>,
-}
-
-/// The OpenAPI 2 document in its encodings.
-#[derive(Debug)]
-pub(crate) struct OpenApiV2 {
-    pub(crate) json: Bytes,
-    pub(crate) protobuf: Bytes,
-    /// Changes with the document; the same for both encodings, as in kube-apiserver.
-    pub(crate) etag: String,
 }
 
 impl Hub {
@@ -131,10 +112,8 @@ impl Hub {
 
     /// Returns the kind of an object by its apiVersion and kind.
     #[must_use]
-    pub fn kind_of(&self, object: &Value) -> Option<&Arc<ResourceKind>> {
-        self.inner.registry.kinds().find(|kind| {
-            object["kind"] == kind.kind.as_str() && object["apiVersion"] == kind.api_version()
-        })
+    pub fn kind_of(&self, object: &Value) -> Option<Arc<ResourceKind>> {
+        self.inner.kinds.read().kind_of(object).cloned()
     }
 }
 
@@ -142,12 +121,6 @@ impl HubInner {
     /// Makes open watches check whether their credential and their rights still count.
     pub(crate) fn recheck_credentials(&self) {
         self.revocations.send_replace(());
-    }
-
-    /// The admission of a kind.
-    pub(crate) fn admission(&self, kind: &ResourceKind) -> &Admission {
-        static NONE: Admission = Admission::disabled();
-        self.admissions.get(&(kind.group.clone(), kind.plural.clone())).unwrap_or(&NONE)
     }
 }
 

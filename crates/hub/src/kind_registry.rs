@@ -1,11 +1,13 @@
 //! The registry of the kinds that the hub serves, by group, version and resource.
 //!
-//! Filled once at startup by [`crate::hub`]; read by the router, discovery and OpenAPI.
+//! Filled by [`crate::served_kinds`]; read by the router, discovery and OpenAPI.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
+
+use crate::schema::Schema;
 
 /// A column of a server-side table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +56,67 @@ pub struct ResourceKind {
     pub built_in: bool,
     /// Table columns after the name.
     pub columns: Vec<PrinterColumn>,
+    /// Where the `scale` subresource finds its values; `None` if there is no such subresource.
+    pub scale: Option<ScalePaths>,
+    /// The fields, besides those of the metadata, by which objects can be selected: `spec.color`.
+    pub selectable_fields: Vec<String>,
+    /// What only kinds have whose definition a client created.
+    pub defined: Option<Arc<DefinedKind>>,
+}
+
+/// The fields behind the `scale` subresource, as JSON pointers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScalePaths {
+    /// The wanted number of replicas: `/spec/replicas`.
+    pub spec_replicas: String,
+    /// The actual number of replicas.
+    pub status_replicas: String,
+    /// The label selector of the replicas as text, if there is one.
+    pub label_selector: Option<String>,
+}
+
+/// What only kinds have whose definition a client created: their objects are stored in one version and shown in several,
+/// and the definition may change while there are objects.
+#[derive(Debug)]
+pub struct DefinedKind {
+    /// The version in which objects are stored.
+    pub storage_version: String,
+    /// The versions that are served.
+    pub served_versions: Vec<String>,
+    /// The schema of each version, also of those that are not served.
+    pub schemas: BTreeMap<String, Arc<Schema>>,
+    /// Whether the definition is being deleted: there may be no new objects.
+    pub is_terminating: bool,
+    /// What clients of a deprecated version are told.
+    pub deprecation_warning: Option<String>,
+}
+
+impl DefinedKind {
+    /// Gives a stored object the form of a version: without what the schemas do not know, with their defaults.
+    pub fn convert(&self, object: &mut Value, group: &str, version: &str) {
+        let stored = object["apiVersion"].as_str().and_then(|name| name.rsplit('/').next());
+        let stored = stored.unwrap_or(&self.storage_version).to_owned();
+        self.fit(object, &stored);
+        if stored != version {
+            object["apiVersion"] = format!("{group}/{version}").into();
+            self.fit(object, version);
+        }
+    }
+
+    /// Gives an object the form in which it is stored.
+    pub fn convert_to_stored(&self, object: &mut Value, group: &str) {
+        object["apiVersion"] = format!("{group}/{}", self.storage_version).into();
+        if let Some(schema) = self.schemas.get(&self.storage_version) {
+            schema.prune(object);
+        }
+    }
+
+    fn fit(&self, object: &mut Value, version: &str) {
+        if let Some(schema) = self.schemas.get(version) {
+            schema.prune(object);
+            schema.apply_defaults(object);
+        }
+    }
 }
 
 /// The kinds of Kubernetes that are served for clients that expect them, and of which there never is an object: group,
@@ -91,6 +154,15 @@ impl ResourceKind {
             format!("{}/{}", self.group, self.version)
         }
     }
+
+    /// Whether this is its `apiVersion`.
+    #[must_use]
+    pub fn has_api_version(&self, text: &str) -> bool {
+        match text.split_once('/') {
+            Some((group, version)) => group == self.group && version == self.version,
+            None => self.group.is_empty() && text == self.version,
+        }
+    }
 }
 
 /// All served kinds.
@@ -103,7 +175,11 @@ pub struct KindRegistry {
 impl KindRegistry {
     /// Adds a kind.
     pub fn add(&mut self, kind: ResourceKind) {
-        let kind = Arc::new(kind);
+        self.add_shared(Arc::new(kind));
+    }
+
+    /// Adds a kind that others hold too.
+    pub fn add_shared(&mut self, kind: Arc<ResourceKind>) {
         let key = (kind.group.clone(), kind.version.clone(), kind.plural.clone());
         self.by_resource.insert(key, Arc::clone(&kind));
         self.kinds.push(kind);

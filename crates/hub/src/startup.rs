@@ -6,7 +6,7 @@ mod bootstrap_roles;
 #[cfg(test)]
 mod write_fault_tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,21 +22,24 @@ use crate::audit::AuditLog;
 use crate::auth::authorizer::{Authorizer, PolicyRule};
 use crate::auth::certificates::CertificateAuthority;
 use crate::body::BodyReader;
+use crate::definition_loop::DefinitionLoop;
 use crate::failure_log::FailureLog;
-use crate::hub::{Hub, HubInner, OpenApiCache, ViewerRedaction, new_server_metadata};
-use crate::kind_registry::KindRegistry;
+use crate::hub::{Hub, HubInner, ViewerRedaction, new_server_metadata};
+use crate::kind_registry::ResourceKind;
 use crate::metrics::HubMetrics;
 use crate::object;
 use crate::object_limits::{MAX_DEPTH, measure};
 use crate::quotas::{Quotas, WriteRates};
 use crate::rbac::live::LiveRbac;
 use crate::request_shares::RequestShares;
+use crate::served_kinds::{AdmittedKind, LiveKinds};
 use crate::store::{CommitError, Precondition, Store, StoreError, StoreOp};
 use crate::stored_bytes::{DEFAULT_MAX_STORED_BYTES, StoredBytes};
 use crate::unreadable_entries::UnreadableEntries;
 use crate::write_order::WriteOrder;
 use crate::{
-    built_in, csr_ttl, event_ttl, garbage_collector, node_liveness, role_aggregation, signer,
+    built_in, csr_ttl, definition_loop, event_ttl, garbage_collector, node_liveness,
+    role_aggregation, signer,
 };
 
 /// What a hub needs besides its store.
@@ -107,15 +110,14 @@ impl Hub {
     /// # Errors
     /// A CRD is invalid, or the store rejects a required object.
     pub async fn start(store: Store, config: HubConfig) -> Result<Self, StartError> {
-        let registry = build_registry(&config.crds)?;
-        let mut admissions = HashMap::new();
-        for kind in registry.kinds() {
+        let mut kinds = Vec::new();
+        for kind in compiled_kinds(&config.crds)? {
             let admission =
-                Admission::new(kind).map_err(|reason| StartError::InvalidDefinition {
+                Admission::new(&kind).map_err(|reason| StartError::InvalidDefinition {
                     name: format!("{}.{}", kind.plural, kind.group),
                     reason,
                 })?;
-            admissions.insert((kind.group.clone(), kind.plural.clone()), admission);
+            kinds.push((Arc::new(kind), Arc::new(admission)) as AdmittedKind);
         }
         let unreadable = Arc::new(UnreadableEntries::scan(&store));
         if !unreadable.keys(&store, "").is_empty() {
@@ -126,8 +128,7 @@ impl Hub {
         let inner = HubInner {
             metrics: HubMetrics::new(store.clone(), Arc::clone(&unreadable)),
             store,
-            registry,
-            admissions,
+            kinds: LiveKinds::new(kinds),
             authorizer: Authorizer::new(config.rules),
             rbac,
             audit: config.audit,
@@ -137,7 +138,6 @@ impl Hub {
             viewer_redactions: config.viewer_redactions,
             version: config.version,
             revision_wait: config.revision_wait.unwrap_or(DEFAULT_REVISION_WAIT),
-            openapi: OpenApiCache::default(),
             body_reader: BodyReader::default(),
             unreadable,
             quotas: Quotas::new(config.write_rates),
@@ -159,6 +159,11 @@ impl Hub {
             hub.ensure_object(&namespace_object(name)).await?;
         }
         bootstrap_roles::write(&hub, &config.hidden_from_viewers).await?;
+        let mut definitions = DefinitionLoop::default();
+        definitions.round(&hub).await; // what was created before the start is served from its first request on
+        let task =
+            definition_loop::run(hub.clone(), definitions).instrument(info_span!("definitions"));
+        hub.inner.tasks.spawn(task);
         let task = garbage_collector::run(hub.clone()).instrument(info_span!("garbage_collector"));
         hub.inner.tasks.spawn(task);
         let task = role_aggregation::run(hub.clone()).instrument(info_span!("role_aggregation"));
@@ -179,7 +184,8 @@ impl Hub {
     /// # Errors
     /// The store rejects it.
     pub async fn ensure_object(&self, object: &Value) -> Result<(), StartError> {
-        let Some(kind) = self.kind_of(object) else {
+        let kinds = self.inner.kinds.read();
+        let Some(kind) = kinds.kind_of(object) else {
             let name = object["kind"].as_str().unwrap_or_default().to_owned();
             return Err(StartError::InvalidDefinition {
                 name,
@@ -192,7 +198,7 @@ impl Hub {
             return Ok(());
         }
         let mut object = object.clone();
-        self.inner.admission(kind).apply_defaults(&mut object);
+        kinds.admission(kind).apply_defaults(&mut object);
         object::prepare_create(kind, &mut object, &new_server_metadata());
         self.put(key, &object, Precondition::Absent).await
     }
@@ -201,21 +207,21 @@ impl Hub {
     async fn write_crds(&self, crds: &[Value]) -> Result<(), StartError> {
         for crd in crds {
             let Some(kind) = self.kind_of(crd) else { continue };
-            let key = object::storage_key(kind, None, object::metadata_str(crd, "name"));
+            let key = object::storage_key(&kind, None, object::metadata_str(crd, "name"));
             let old = self.inner.store.get(&key);
             let old = old.and_then(|entry| object::decode(&entry.value, entry.revision).ok());
             let mut new = crd.clone();
-            object::prepare_create(kind, &mut new, &new_server_metadata());
+            object::prepare_create(&kind, &mut new, &new_server_metadata());
             new["status"] =
                 established_status(crd, object::metadata_str(&new, "creationTimestamp"));
             if let Some(old) = &old {
-                for field in ["uid", "creationTimestamp", "generation"] {
-                    object::set_metadata_field(
-                        &mut new,
-                        field,
-                        Some(old["metadata"][field].clone()),
-                    );
+                for field in ["uid", "creationTimestamp"] {
+                    let kept = Some(old["metadata"][field].clone());
+                    object::set_metadata_field(&mut new, field, kept);
                 }
+                let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
+                let generation = generation + i64::from(old["spec"] != new["spec"]);
+                object::set_metadata_field(&mut new, "generation", Some(generation.into()));
                 new["status"] =
                     established_status(crd, object::metadata_str(old, "creationTimestamp"));
                 if object::is_unchanged(old, &new) {
@@ -255,11 +261,9 @@ impl Hub {
     }
 }
 
-fn build_registry(crds: &[Value]) -> Result<KindRegistry, StartError> {
-    let mut registry = KindRegistry::default();
-    for kind in built_in::kinds() {
-        registry.add(kind);
-    }
+/// The built-in kinds and those of our own definitions.
+fn compiled_kinds(crds: &[Value]) -> Result<Vec<ResourceKind>, StartError> {
+    let mut all = built_in::kinds();
     for crd in crds {
         measure(crd, MAX_DEPTH).map_err(|error| StartError::InvalidDefinition {
             name: object::metadata_str(crd, "name").to_owned(),
@@ -272,11 +276,9 @@ fn build_registry(crds: &[Value]) -> Result<KindRegistry, StartError> {
                 reason: "no version is served".to_owned(),
             });
         }
-        for kind in kinds {
-            registry.add(kind);
-        }
+        all.extend(kinds);
     }
-    Ok(registry)
+    Ok(all)
 }
 
 /// Returns a new Namespace object.

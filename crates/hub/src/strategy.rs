@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use crate::auth::UserInfo;
 use crate::auth::machine::{self, ROLE_LABEL_PREFIX};
+use crate::definition;
 use crate::field_management::to_shown_form;
 use crate::kind_registry::ResourceKind;
 use crate::object::set_metadata_field;
@@ -22,11 +23,6 @@ use crate::status::ApiError;
 
 pub(crate) use machine_events::check_machine_event;
 pub(crate) use machine_metadata::check_machine_metadata;
-
-/// Whether a kind is read-only: CRDs are compiled into the binary.
-pub(crate) fn is_read_only(kind: &ResourceKind) -> bool {
-    kind.group == "apiextensions.k8s.io"
-}
 
 /// The largest object of a kind that a user may write. What a machine or a bootstrap token may create has a limit of its
 /// own, because each of them may hold many. Administrators and controllers may add to what a machine has filled: a Node
@@ -45,6 +41,8 @@ fn max_bytes_of_machines(kind: &ResourceKind) -> usize {
         // A status with a condition for each phase of an update.
         _ if !kind.built_in => 256 << 10,
         "CertificateSigningRequest" | "Event" | "Lease" => 16 << 10,
+        // Twice that for administrators, which is what etcd takes.
+        "CustomResourceDefinition" => 768 << 10,
         // 256 KiB of annotations, and a status with images and conditions.
         "Node" => 1 << 20,
         // All of them are in memory once more, as rules.
@@ -82,6 +80,7 @@ pub(crate) fn on_decode(kind: &ResourceKind, object: &mut Value) {
         "Secret" => on_write_secret(object),
         "Node" => default_allocatable(object),
         "RoleBinding" | "ClusterRoleBinding" => default_api_groups(object),
+        "CustomResourceDefinition" => definition::complete::complete(object),
         _ => {}
     }
     to_shown_form(kind, object);
@@ -148,6 +147,7 @@ pub(crate) fn on_create(kind: &ResourceKind, object: &mut Value, user: &UserInfo
             object["status"] = json!({"phase": "Active"});
         }
         "Secret" => on_write_secret(object),
+        "CustomResourceDefinition" => definition::lifecycle::on_create(object),
         "CertificateSigningRequest" => {
             object["spec"]["username"] = user.user.clone().into();
             object["spec"]["groups"] = json!(user.groups);
@@ -184,6 +184,9 @@ pub(crate) fn on_update(
     }
     match kind.kind.as_str() {
         "Secret" => on_write_secret(new),
+        "CustomResourceDefinition" if subresource.is_none() => {
+            definition::lifecycle::on_update(old, new);
+        }
         // Only the `finalize` subresource changes spec.finalizers.
         "Namespace" if subresource != Some("finalize") => new["spec"] = old["spec"].clone(),
         "CertificateSigningRequest" => {

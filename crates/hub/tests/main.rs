@@ -13,6 +13,7 @@
 
 mod backup_access;
 mod fuzz_decoders;
+mod fuzz_definitions;
 mod fuzz_patches;
 mod fuzz_requests;
 mod hostile_apply;
@@ -34,6 +35,7 @@ mod refused_bodies;
 mod server_auth;
 mod server_contention;
 mod server_credentials;
+mod server_definitions;
 mod server_documents;
 mod server_impersonation;
 mod server_limits;

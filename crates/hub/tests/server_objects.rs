@@ -276,7 +276,7 @@ async fn bad_requests_get_a_status_with_the_cause() {
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.g.io",
             none,
             String::new(),
-            405,
+            403,
         ),
     ];
     for (method, path, headers, body, expected) in table {

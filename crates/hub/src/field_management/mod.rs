@@ -93,6 +93,7 @@ pub struct FieldManagement {
     api_version: String,
     group_version_kind: String,
     sibling_version: Option<&'static str>,
+    equal_versions: Vec<String>,
     /// An object without contents, as it is shown.
     empty: Value,
     excluded: Vec<(&'static str, FieldSet)>,
@@ -115,6 +116,7 @@ impl FieldManagement {
             api_version: kind.api_version(),
             group_version_kind: group_version_kind(&kind.group, &kind.version, &kind.kind),
             sibling_version,
+            equal_versions: equal_versions(kind),
             empty,
             excluded: excluded_fields(kind),
         })
@@ -127,6 +129,7 @@ impl FieldManagement {
             schema: &self.schema,
             api_version: &self.api_version,
             sibling_version: self.sibling_version,
+            equal_versions: &self.equal_versions,
             excluded: excluded.map_or(&NOTHING, |(_, fields)| fields),
         }
     }
@@ -297,6 +300,12 @@ impl From<ApplyFailure> for ApplyError {
             ApplyFailure::Mismatch(text) => Self::Mismatch(text),
         }
     }
+}
+
+/// The versions in which a kind is served. They differ only in their name: nothing is converted.
+fn equal_versions(kind: &ResourceKind) -> Vec<String> {
+    let versions = kind.defined.iter().flat_map(|defined| &defined.served_versions);
+    versions.map(|version| format!("{}/{version}", kind.group)).collect()
 }
 
 /// A type as error messages name it.

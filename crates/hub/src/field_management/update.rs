@@ -25,6 +25,8 @@ pub(super) struct WriteRules<'a> {
     pub(super) api_version: &'a str,
     /// Another version in which the same objects are written; its managers are left alone.
     pub(super) sibling_version: Option<&'a str>,
+    /// Other versions in which the same objects have the same fields.
+    pub(super) equal_versions: &'a [String],
     /// The fields that this endpoint does not write, so that nobody owns them through it.
     pub(super) excluded: &'a FieldSet,
 }
@@ -38,7 +40,7 @@ pub(super) enum ApplyFailure {
 
 impl WriteRules<'_> {
     fn is_own_version(&self, owned: &Ownership) -> bool {
-        owned.api_version == self.api_version
+        owned.api_version == self.api_version || self.equal_versions.contains(&owned.api_version)
     }
 
     /// Drops managers of versions that are not served, and fits the others to the schema.
@@ -46,7 +48,7 @@ impl WriteRules<'_> {
         managers.retain(|_, owned| {
             self.is_own_version(owned) || Some(owned.api_version.as_str()) == self.sibling_version
         });
-        for owned in managers.values_mut().filter(|owned| owned.api_version == self.api_version) {
+        for owned in managers.values_mut().filter(|owned| self.is_own_version(owned)) {
             if let Some(fields) = reconcile(self.schema, &owned.fields) {
                 owned.fields = fields;
             }

@@ -120,10 +120,10 @@ pub fn set_metadata_field(object: &mut Value, field: &str, value: Option<Value>)
     };
 }
 
-/// Whether the kind counts generations. CRD kinds do; the built-in kinds served here do not.
+/// Whether the kind counts generations. CRD kinds and definitions do; the other built-in kinds served here do not.
 #[must_use]
 pub fn has_generation(kind: &ResourceKind) -> bool {
-    !kind.built_in
+    !kind.built_in || kind.kind == "CustomResourceDefinition"
 }
 
 /// The metadata that the server sets on a new object.
@@ -160,7 +160,8 @@ pub fn prepare_create(kind: &ResourceKind, object: &mut Value, server: &ServerMe
 
 /// Kubelets create their Node with its status.
 fn keeps_status_on_create(kind: &ResourceKind) -> bool {
-    kind.built_in && kind.kind != "CertificateSigningRequest"
+    kind.built_in
+        && !matches!(kind.kind.as_str(), "CertificateSigningRequest" | "CustomResourceDefinition")
 }
 
 /// The part of an object that a write changes.
@@ -249,7 +250,7 @@ pub fn is_unchanged(old: &Value, new: &Value) -> bool {
 /// Whether a PUT of the kind may omit the resourceVersion, as in kube-apiserver.
 #[must_use]
 pub fn allows_unconditional_update(kind: &ResourceKind) -> bool {
-    kind.built_in && kind.kind != "Lease"
+    kind.built_in && !matches!(kind.kind.as_str(), "Lease" | "CustomResourceDefinition")
 }
 
 /// Returns the errors in the metadata of an update.

@@ -19,6 +19,9 @@ fn kind(built_in: bool, status: bool) -> ResourceKind {
         schema: None,
         built_in,
         columns: Vec::new(),
+        scale: None,
+        selectable_fields: Vec::new(),
+        defined: None,
     }
 }
 

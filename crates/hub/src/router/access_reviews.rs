@@ -198,7 +198,8 @@ fn is_allowed(hub: &Hub, user: &UserInfo, attributes: &RequestAttributes) -> boo
     match hub.inner.authorize(user, attributes) {
         AuthorizationDecision::Allow | AuthorizationDecision::AllowOutline => true,
         AuthorizationDecision::AllowRelated(relation) => {
-            let mut kinds = hub.inner.registry.kinds();
+            let served = hub.inner.kinds.read();
+            let mut kinds = served.registry.kinds();
             let kind = kinds
                 .find(|kind| kind.group == attributes.group && kind.plural == attributes.resource);
             let filter = NodeFilter::new(hub, user, relation);

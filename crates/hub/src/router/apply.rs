@@ -25,7 +25,7 @@ pub(super) async fn apply(
     name: &str,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let Some(management) = call.hub.inner.admission(call.kind).field_management() else {
+    let Some(management) = call.kinds.admission(call.kind).field_management() else {
         return Err(ApiError::method_not_allowed());
     };
     let decoded = run_offloaded(body.len(), || body::decode_apply_patch(body));
@@ -125,7 +125,7 @@ fn check_nulls(
     if call.kind.built_in || !contains_null(applied) {
         return Ok(());
     }
-    let admission = call.hub.inner.admission(call.kind);
+    let admission = call.kinds.admission(call.kind);
     let mut object = applied.clone();
     admission.apply_defaults_keeping_nulls(&mut object);
     let part = match call.path.subresource {

@@ -129,7 +129,8 @@ pub(super) fn authenticate_service_account(
     if !claims.audiences.iter().any(|audience| audiences.contains(&audience.as_str())) {
         return None;
     }
-    let kind = hub.inner.registry.find("", "v1", "serviceaccounts")?;
+    let kinds = hub.inner.kinds.read();
+    let kind = kinds.registry.find("", "v1", "serviceaccounts")?;
     let account = &claims.account;
     let key = object::storage_key(kind, Some(&account.namespace), &account.name);
     if !is_same_account(&hub.inner.store, &key, &account.uid) {

@@ -162,7 +162,7 @@ pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
 /// Checks that the namespace exists and is not being deleted.
 pub(super) fn check_namespace(call: &ResourceRequest<'_>) -> Result<(), ApiError> {
     let Some(name) = call.namespace() else { return Ok(()) };
-    let Some(kind) = call.hub.inner.registry.find("", "v1", "namespaces") else {
+    let Some(kind) = call.kinds.registry.find("", "v1", "namespaces") else {
         return Ok(());
     };
     let entry = call.hub.inner.store.get(&object::storage_key(kind, None, name));

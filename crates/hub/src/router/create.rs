@@ -9,7 +9,7 @@ use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
 use super::write::put_object;
-use super::{field_managers, node_identity, role_grants};
+use super::{definitions, field_managers, node_identity, role_grants};
 use crate::body::DecodedObject;
 use crate::hub::new_server_metadata;
 use crate::object::{self, ObjectPart, metadata_str};
@@ -104,7 +104,7 @@ fn decode_input(
     writer: Writer,
 ) -> Result<CreateInput, ApiError> {
     let mut object = sent.value;
-    let admission = call.hub.inner.admission(call.kind);
+    let admission = call.kinds.admission(call.kind);
     let unknown = admission.prune(call.kind, &mut object)?;
     let mut warnings = validate_input(call, &unknown, &sent.duplicates)?;
     strategy::on_decode(call.kind, &mut object);
@@ -132,7 +132,7 @@ fn decode_input(
 
 /// Returns the object as it will be stored.
 fn prepare_object(call: &ResourceRequest<'_>, sent: &Value) -> Result<Value, ApiError> {
-    let admission = call.hub.inner.admission(call.kind);
+    let admission = call.kinds.admission(call.kind);
     let mut object = sent.clone();
     object::prepare_create(call.kind, &mut object, &new_server_metadata());
     admission.apply_defaults(&mut object);
@@ -143,6 +143,7 @@ fn prepare_object(call: &ResourceRequest<'_>, sent: &Value) -> Result<Value, Api
     strategy::check_machine_event(call.kind, &call.user, &Value::Null, &object)?;
     role_grants::check(call, None, &object)?;
     check_namespace(call)?;
+    definitions::check_object(call, &object)?;
     admission.validate(call.kind, ObjectPart::Object, &object, None)?;
     admission.normalize_numbers(&mut object);
     Ok(object)
@@ -162,6 +163,7 @@ async fn insert(
         }
         return Ok(call.renderer().object(StatusCode::CREATED, object));
     }
+    definitions::check_count(call, object)?;
     call.hub.inner.quotas.check_held(&call.user, call.kind, &call.hub.inner.store)?;
     let entry = put_object(call, key, object, Precondition::Absent).await?.ok_or_else(taken)?;
     call.hub.inner.quotas.record_created(&call.user, call.kind, &entry.key);

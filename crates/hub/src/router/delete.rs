@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::resource_request::ResourceRequest;
 use super::response::{self, ListMeta};
-use super::{node_identity, read, write};
+use super::{definitions, node_identity, read, write};
 use crate::body;
 use crate::deletion::{self, DeletionStep};
 use crate::hub::now_rfc3339;
@@ -212,6 +212,7 @@ pub(super) async fn delete_collection(
     let (entries, meta) = read::list_page(&call.hub.inner.store, &selection, &call.options)?;
     let keys = entries.into_iter().map(|entry| entry.key);
     let keys = keys.filter(|key| !deletion::is_protected(call.kind, name_in(key)));
+    let keys = keys.filter(|key| !definitions::is_own(call, name_in(key)));
     // One at a time, each would wait for a sync of its own.
     let deletes = futures::stream::iter(keys)
         .map(|key| {

@@ -10,8 +10,10 @@ use sha2::{Digest as _, Sha512};
 
 use super::content_negotiation::{self, AcceptedFormat, ResponseForm};
 use super::{BufferedRequest, response};
-use crate::hub::{Hub, OpenApiV2};
+use crate::hub::Hub;
+use crate::kind_registry::KindRegistry;
 use crate::request::{self, RequestTarget};
+use crate::served_kinds::{OpenApiV2, ServedKinds};
 use crate::status::ApiError;
 use crate::{discovery, hex, openapi};
 
@@ -24,7 +26,8 @@ pub(super) fn handle(
     target: &RequestTarget,
     request: &BufferedRequest,
 ) -> Result<Response, ApiError> {
-    let registry = &hub.inner.registry;
+    let kinds = hub.inner.kinds.read();
+    let registry = &kinds.registry;
     let accept = request.header(header::ACCEPT);
     let form = match (target, content_negotiation::negotiate(accept)) {
         (_, Ok(form)) => form,
@@ -45,7 +48,7 @@ pub(super) fn handle(
     let found = match target {
         RequestTarget::Health { check } => return Ok(health(hub, check, request)),
         RequestTarget::Version => Some(version(hub)),
-        RequestTarget::Root => Some(paths(hub)),
+        RequestTarget::Root => Some(paths(registry)),
         RequestTarget::ApiVersions if form.form == ResponseForm::AggregatedDiscovery => {
             return Ok(aggregated_response(&discovery::aggregated_discovery(registry, true)));
         }
@@ -58,9 +61,9 @@ pub(super) fn handle(
         RequestTarget::ResourceList { group, version } => {
             discovery::resource_list(registry, group, version)
         }
-        RequestTarget::OpenApiV2 => return openapi_v2(hub, request),
+        RequestTarget::OpenApiV2 => return openapi_v2(&kinds, request),
         RequestTarget::OpenApiV3Index => {
-            let index = &hub.inner.openapi.v3_index;
+            let index = &kinds.openapi.v3_index;
             Some(index.get_or_init(|| openapi::v3_index(registry)).clone())
         }
         RequestTarget::OpenApiV3 { path } => openapi::v3_document(registry, path),
@@ -89,12 +92,12 @@ const OPENAPI_V2_TYPES: [(&str, bool); 3] = [
 const OPENAPI_V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// `/openapi/v2`, as JSON or protobuf.
-fn openapi_v2(hub: &Hub, request: &BufferedRequest) -> Result<Response, ApiError> {
+fn openapi_v2(kinds: &ServedKinds, request: &BufferedRequest) -> Result<Response, ApiError> {
     let names = OPENAPI_V2_TYPES.map(|(name, _)| name);
     let chosen = content_negotiation::choose(request.header(header::ACCEPT), &names)?;
     let is_protobuf = OPENAPI_V2_TYPES.iter().any(|(name, is)| *is && *name == chosen);
-    let document = hub.inner.openapi.v2.get_or_init(|| {
-        let document = openapi::v2_document(&hub.inner.registry);
+    let document = kinds.openapi.v2.get_or_init(|| {
+        let document = openapi::v2_document(&kinds.registry);
         let json = document.to_string();
         let etag = hex::encode(&Sha512::digest(&json)).to_uppercase();
         let protobuf = openapi::protobuf::encode(&document).into();
@@ -149,9 +152,9 @@ fn architecture() -> &'static str {
     }
 }
 
-fn paths(hub: &Hub) -> Value {
+fn paths(registry: &KindRegistry) -> Value {
     let mut paths: Vec<String> = ["/api", "/api/v1", "/apis"].map(ToOwned::to_owned).to_vec();
-    for kind in hub.inner.registry.kinds().filter(|kind| !kind.group.is_empty()) {
+    for kind in registry.kinds().filter(|kind| !kind.group.is_empty()) {
         paths.push(format!("/apis/{}", kind.group));
         paths.push(format!("/apis/{}/{}", kind.group, kind.version));
     }

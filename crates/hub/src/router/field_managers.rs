@@ -86,7 +86,7 @@ pub(super) fn with_writer<T>(
 
 /// Records the managers of a write. `old` is the stored object; `None` for a new one.
 pub(super) fn track(call: &ResourceRequest<'_>, old: Option<&Value>, new: &mut Value) {
-    let admission = call.hub.inner.admission(call.kind);
+    let admission = call.kinds.admission(call.kind);
     if let Some(management) = admission.field_management() {
         with_writer(call, |writer| management.track(writer, old, new));
     }

@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 use super::compression::StreamedBytes;
 use super::content_negotiation::ResponseForm;
 use super::offload::run_offloaded;
-use super::response::{ListMeta, ObjectRenderer, build_response, decode_entry, partial_metadata};
+use super::response::{
+    ListMeta, ObjectRenderer, build_response, decode_entry, partial_metadata, to_requested_version,
+};
 use super::visibility::Redaction;
-use crate::event_conversion;
 use crate::kind_registry::ResourceKind;
 use crate::object;
 use crate::request_shares::StreamedMemory;
@@ -61,9 +62,7 @@ impl ItemShape {
     /// Decodes an entry in the API version of the kind, without what the user may not see.
     fn value(&self, entry: &StoreEntry) -> Result<Value, ApiError> {
         let mut object = decode_entry(entry)?;
-        if event_conversion::is_events_v1(&self.kind) {
-            event_conversion::to_events_v1(&mut object);
-        }
+        to_requested_version(&self.kind, &mut object);
         if let Some(redact) = self.redact {
             redact(&mut object);
         }

@@ -16,6 +16,7 @@ mod body_checks;
 mod compression;
 mod content_negotiation;
 mod create;
+mod definitions;
 mod delete;
 mod discovery_endpoints;
 mod field_managers;

@@ -14,7 +14,9 @@ pub(super) use super::request_verb::{RequestVerb, metrics_verb};
 use super::response::ObjectRenderer;
 use super::selection::Selection;
 use super::visibility::{NodeFilter, Redaction};
-use super::{BufferedRequest, create, delete, field_managers, read, response, watch, write};
+use super::{
+    BufferedRequest, create, definitions, delete, field_managers, read, response, watch, write,
+};
 use crate::audit::{AuditEvent, ImpersonatedUser};
 use crate::auth::UserInfo;
 use crate::auth::authorizer::{AuthorizationDecision, NODE_LEASE_NAMESPACE, RequestAttributes};
@@ -24,6 +26,7 @@ use crate::object;
 use crate::patch::PatchKind;
 use crate::request::{self, QueryError, QueryOptions, ResourcePath};
 use crate::request_shares::RequestShare;
+use crate::served_kinds::ServedKinds;
 use crate::status::ApiError;
 use crate::strategy;
 use crate::table::IncludeObject;
@@ -32,6 +35,8 @@ use crate::table::IncludeObject;
 #[derive(Debug)]
 pub(super) struct ResourceRequest<'a> {
     pub(super) hub: &'a Hub,
+    /// The kinds that were served when the request began.
+    pub(super) kinds: &'a ServedKinds,
     pub(super) kind: &'a Arc<ResourceKind>,
     pub(super) user: UserInfo,
     pub(super) credential: Credential,
@@ -63,17 +68,18 @@ fn method_not_allowed(kind: &ResourceKind, method: &Method) -> ApiError {
     ApiError::method_not_allowed()
 }
 
-impl<'a> ResourceRequest<'a> {
+impl ResourceRequest<'_> {
     /// Handles a request for objects.
     pub(super) async fn handle(
-        hub: &'a Hub,
+        hub: &Hub,
         user: AuthenticatedUser,
         share: Option<Arc<RequestShare>>,
         path: ResourcePath,
         request: &BufferedRequest,
     ) -> Result<Response, ApiError> {
-        let found = hub.inner.registry.find(&path.group, &path.version, &path.plural);
-        let kind = found.ok_or_else(ApiError::resource_not_found)?;
+        let kinds = hub.inner.kinds.read();
+        let found = kinds.registry.find(&path.group, &path.version, &path.plural);
+        let kind = found.ok_or_else(|| definitions::not_served(&path))?;
         let query = request.parts.uri.query().unwrap_or_default();
         let watch = request::parse_query(query).is_ok_and(|options| options.watch);
         let verb = RequestVerb::from_method(&request.parts.method, path.name.is_some(), watch);
@@ -89,8 +95,9 @@ impl<'a> ResourceRequest<'a> {
                 ApiError::invalid_options("meta.k8s.io", verb.options_kind(), "", vec![error])
             }
         })?;
-        let mut call = Self {
+        let mut call = ResourceRequest {
             hub,
+            kinds: &kinds,
             kind,
             user: user.info,
             credential: user.credential,
@@ -130,9 +137,7 @@ impl<'a> ResourceRequest<'a> {
             self.redact =
                 Some(redaction.ok_or_else(ApiError::resource_not_found).map(|it| it.redact)?);
         }
-        if self.verb.is_write() && strategy::is_read_only(self.kind) {
-            return Err(ApiError::method_not_allowed());
-        }
+        definitions::check_target(self)?;
         let is_delete = matches!(self.verb, RequestVerb::Delete | RequestVerb::DeleteCollection);
         if self.verb.is_write() && !is_delete && self.kind.is_always_empty() {
             return Err(ApiError::always_empty(self.kind));
@@ -144,7 +149,12 @@ impl<'a> ResourceRequest<'a> {
         }
         self.include = IncludeObject::parse(&self.options.include_object)
             .ok_or_else(|| ApiError::bad_request("unrecognized includeObject value"))?;
-        self.dispatch(request).await
+        let mut response = self.dispatch(request).await?;
+        definitions::settle(self).await;
+        if let Some(defined) = &self.kind.defined {
+            response::add_warnings(&mut response, defined.deprecation_warning.as_slice());
+        }
+        Ok(response)
     }
 
     async fn dispatch(&self, request: &BufferedRequest) -> Result<Response, ApiError> {

@@ -77,14 +77,13 @@ impl ObjectRenderer<'_> {
             && !self.pretty
             && self.redact.is_none()
             && !event_conversion::is_events_v1(self.kind)
+            && self.kind.defined.is_none()
     }
 
     /// Decodes a stored object in the API version of the kind.
     pub(super) fn value(&self, entry: &StoreEntry) -> Result<Value, ApiError> {
         let mut object = decode_entry(entry)?;
-        if event_conversion::is_events_v1(self.kind) {
-            event_conversion::to_events_v1(&mut object);
-        }
+        to_requested_version(self.kind, &mut object);
         if let Some(redact) = self.redact {
             redact(&mut object);
         }
@@ -189,6 +188,16 @@ impl ObjectRenderer<'_> {
     /// Responds with a value in the negotiated encoding.
     pub(super) fn encode(&self, code: StatusCode, value: &Value) -> Response {
         write(code, value, self.accept.encoding, self.pretty)
+    }
+}
+
+/// Gives a stored object the form of the API version of a kind.
+pub(super) fn to_requested_version(kind: &ResourceKind, object: &mut Value) {
+    if event_conversion::is_events_v1(kind) {
+        event_conversion::to_events_v1(object);
+    }
+    if let Some(defined) = &kind.defined {
+        defined.convert(object, &kind.group, &kind.version);
     }
 }
 

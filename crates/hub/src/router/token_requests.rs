@@ -138,7 +138,8 @@ fn create(
 }
 
 fn stored_account(hub: &Hub, path: &ResourcePath, name: &str) -> Result<ServiceAccount, ApiError> {
-    let kind = hub.inner.registry.find("", "v1", "serviceaccounts");
+    let kinds = hub.inner.kinds.read();
+    let kind = kinds.registry.find("", "v1", "serviceaccounts");
     let kind = kind.ok_or_else(ApiError::resource_not_found)?;
     let namespace = path.namespace.clone().unwrap_or_default();
     let key = object::storage_key(kind, Some(&namespace), name);

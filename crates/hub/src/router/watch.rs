@@ -258,6 +258,9 @@ impl WatchStream {
                         self.fail(&ApiError::unauthorized());
                     } else if let Err(error) = self.rights.recheck() {
                         self.fail(&error);
+                    } else if !self.rights.is_served(&self.encoder.kind) {
+                        // As in Kubernetes: the client lists again, and learns what there is now.
+                        self.source = None;
                     }
                 }
                 WatchWakeup::Event(event) => {

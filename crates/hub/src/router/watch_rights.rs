@@ -2,10 +2,13 @@
 //!
 //! Called by the watch handler.
 
+use std::sync::Arc;
+
 use super::resource_request::ResourceRequest;
 use crate::auth::UserInfo;
 use crate::auth::authorizer::{AuthorizationDecision, RequestAttributes};
 use crate::hub::Hub;
+use crate::kind_registry::ResourceKind;
 use crate::status::ApiError;
 
 /// What a watch was allowed with.
@@ -26,6 +29,13 @@ impl WatchRights {
         let generation = call.hub.inner.rbac.generation();
         let decision = call.hub.inner.authorize(&call.user, &request);
         Self { hub: call.hub.clone(), user: call.user.clone(), request, decision, generation }
+    }
+
+    /// Whether the kind is served as it was when the watch began. Its definition may have changed, or be gone.
+    pub(super) fn is_served(&self, kind: &Arc<ResourceKind>) -> bool {
+        let kinds = self.hub.inner.kinds.read();
+        let now = kinds.registry.find(&kind.group, &kind.version, &kind.plural);
+        kind.defined.is_none() || now.is_some_and(|now| Arc::ptr_eq(now, kind))
     }
 
     /// Decides again, if a role or binding changed.

@@ -13,7 +13,7 @@ use super::body_checks::{
 use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
-use super::{apply, create, field_managers, node_identity, read, role_grants};
+use super::{apply, create, definitions, field_managers, node_identity, read, role_grants};
 use crate::admission;
 use crate::body::{self, DecodedObject};
 use crate::field_management::keep_times_if_unchanged;
@@ -165,7 +165,7 @@ pub(super) fn prepare_update(
     let (kind, name) = (call.kind, metadata_str(old, "name"));
     let subresource = call.path.subresource.as_deref();
     check_same_type(kind, &new)?;
-    let admission = call.hub.inner.admission(kind);
+    let admission = call.kinds.admission(kind);
     let strict = call.options.field_validation == FieldValidation::Strict;
     let sent = (strict && call.verb == RequestVerb::Patch).then(|| new.clone());
     let unknown = admission.prune(kind, &mut new)?;
@@ -190,7 +190,7 @@ pub(super) fn prepare_update(
         return Err(ApiError::modified_conflict(kind, name));
     }
     if version.is_none_or(|version| version == 0) && !object::allows_unconditional_update(kind) {
-        let value = if kind.built_in { json!("") } else { json!(0) };
+        let value = if kind.kind == "Lease" && kind.built_in { json!("") } else { json!(0) };
         let detail = "must be specified for an update";
         let errors = vec![FieldError::invalid("metadata.resourceVersion", value, detail)];
         return Err(ApiError::invalid_options(&kind.group, &kind.plural, name, errors));
@@ -214,6 +214,7 @@ pub(super) fn prepare_update(
     strategy::check_machine_metadata(kind, &call.user, uid, old, &new)?;
     strategy::check_machine_event(kind, &call.user, old, &new)?;
     role_grants::check(call, Some(old), &new)?;
+    definitions::check_object(call, &new)?;
     admission.validate(kind, part, &new, Some(old))?;
     admission.normalize_numbers(&mut new);
     keep_times_if_unchanged(old, &mut new);
@@ -227,7 +228,7 @@ pub(super) async fn store_update(
     old: &Value,
     new: &Value,
 ) -> Result<Option<Response>, ApiError> {
-    if object::is_unchanged(old, new) {
+    if object::is_unchanged(old, new) && is_stored_in_storage_version(call, entry) {
         return call.renderer().entry(StatusCode::OK, entry).map(Some);
     }
     if call.options.dry_run {
@@ -247,11 +248,21 @@ pub(super) async fn store_update(
     }
 }
 
+/// Whether nothing is gained by storing an unchanged object again. A write in another storage version moves it there.
+fn is_stored_in_storage_version(call: &ResourceRequest<'_>, entry: &StoreEntry) -> bool {
+    let Some(defined) = &call.kind.defined else { return true };
+    let wanted = format!("{}/{}", call.kind.group, defined.storage_version);
+    response::decode_entry(entry).is_ok_and(|stored| stored["apiVersion"] == wanted)
+}
+
 /// An object as it is stored: events have one form there, whichever API they came through.
 fn stored_form<'a>(call: &ResourceRequest<'_>, object: &'a Value) -> Cow<'a, Value> {
     let mut stored = Cow::Borrowed(object);
     if event_conversion::is_events_v1(call.kind) {
         event_conversion::to_core_v1(stored.to_mut());
+    }
+    if let Some(defined) = &call.kind.defined {
+        defined.convert_to_stored(stored.to_mut(), &call.kind.group);
     }
     stored
 }

@@ -26,6 +26,7 @@ use serde_json::Value;
 pub use error::{FieldError, FieldReason, format_value, go_float, quote};
 
 use node::SchemaNode;
+pub use validation_rules::{CheckedRule, check_rule};
 
 /// Why a schema cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +87,11 @@ impl Schema {
         defaults::apply_defaults(&self.root, object);
     }
 
+    /// Drops unknown fields of a part of an object, such as a default. Returns their paths.
+    pub fn prune_part(&self, value: &mut Value) -> Vec<String> {
+        prune::prune_part(&self.root, value)
+    }
+
     /// Drops unknown fields. Returns their paths (`spec.list[0].field`), sorted.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         prune::prune(&self.root, object)
@@ -129,6 +135,14 @@ impl Schema {
         errors.extend(validation_rules::validate(&self.root, new, old));
         errors
     }
+}
+
+/// Checks that a pattern is a regular expression.
+///
+/// # Errors
+/// It is not, or it is too large when compiled; the text says why.
+pub fn check_pattern(pattern: &str) -> Result<(), String> {
+    format::regex(pattern).map(|_| ())
 }
 
 /// Writes whole floats as integers (`1.0` as `1`), as kube-apiserver does when it stores an object.

@@ -41,6 +41,14 @@ pub(super) fn prune(root: &SchemaNode, object: &mut Value) -> Vec<String> {
     unknown.found
 }
 
+/// Prunes a part of an object.
+pub(super) fn prune_part(node: &SchemaNode, value: &mut Value) -> Vec<String> {
+    let mut unknown = DroppedFields::default();
+    walk(Some(node), value, &mut unknown);
+    unknown.found.extend(unknown.in_metadata);
+    unknown.found
+}
+
 /// The dropped paths, and the current path of the walk.
 #[derive(Default)]
 struct DroppedFields {

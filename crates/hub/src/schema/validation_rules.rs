@@ -87,6 +87,35 @@ impl ValidationRule {
     }
 }
 
+/// What a rule of a new schema is found to be.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct CheckedRule {
+    /// Why the rule cannot be compiled.
+    pub rule_error: Option<String>,
+    /// Why the expression of its message cannot be compiled.
+    pub message_error: Option<String>,
+    /// Whether it compares with the old value.
+    pub uses_old_self: bool,
+}
+
+/// Compiles a rule for its errors.
+#[must_use]
+pub fn check_rule(rule: &Value) -> CheckedRule {
+    let why = |error: SchemaError| match error {
+        SchemaError::Rule { why, .. } => format!("compilation failed: {why}"),
+        other => other.to_string(),
+    };
+    let text = |key: &str| rule[key].as_str().unwrap_or_default().trim().to_owned();
+    let (rule_error, uses_old_self) = match compile(&text("rule"), "") {
+        Ok(expression) => (None, expression.references().has_variable("oldSelf")),
+        Err(error) => (Some(why(error)), false),
+    };
+    let message = text("messageExpression");
+    let message_error =
+        if message.is_empty() { None } else { compile(&message, "").err().map(why) };
+    CheckedRule { rule_error, message_error, uses_old_self }
+}
+
 fn compile(source: &str, path: &str) -> Result<IdedExpr, SchemaError> {
     let wrong =
         |why: String| SchemaError::Rule { path: path.to_owned(), rule: source.to_owned(), why };

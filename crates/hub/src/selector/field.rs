@@ -106,7 +106,9 @@ impl FieldSelector {
     /// 400 with the text of kube-apiserver, for the first unsupported field.
     pub fn check_supported(&self, kind: &ResourceKind) -> Result<(), ApiError> {
         let fields = supported(kind);
-        let unknown = self.terms.iter().find(|term| !fields.contains(&term.field.as_str()));
+        let unknown = self.terms.iter().find(|term| {
+            !fields.contains(&term.field.as_str()) && !kind.selectable_fields.contains(&term.field)
+        });
         let Some(term) = unknown else { return Ok(()) };
         if kind.built_in && fields == METADATA_FIELDS && kind.kind != "Secret" {
             return Err(ApiError::bad_request(format!(

@@ -14,15 +14,16 @@ pub(super) async fn write(
     let redactions = hub.inner.viewer_redactions.iter();
     let outlined: Vec<(String, String)> =
         redactions.map(|it| (it.group.clone(), it.resource.clone())).collect();
+    let kinds = hub.inner.kinds.read();
     let inputs = BootstrapInputs {
-        registry: &hub.inner.registry,
+        registry: &kinds.registry,
         rules: hub.inner.authorizer.rules(),
         hidden_from_viewers,
         outlined: &outlined,
     };
     let mut ops = Vec::new();
     for wanted in objects(&inputs) {
-        let Some(kind) = hub.kind_of(&wanted) else { continue };
+        let Some(kind) = kinds.kind_of(&wanted) else { continue };
         let name = metadata_str(&wanted, "name");
         let key = object::storage_key(kind, None, name);
         let stored = hub.inner.store.get(&key);

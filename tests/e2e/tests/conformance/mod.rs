@@ -1,6 +1,7 @@
 //! One suite, two API servers: the same requests to a real kube-apiserver and to the hub. Where they differ, the hub is
 //! wrong.
 mod compression;
+mod definitions;
 mod details;
 mod go_client;
 mod kubectl;
@@ -26,6 +27,7 @@ fn checks() -> Vec<ConformanceCheck> {
         rejections::CHECKS,
         kubectl::CHECKS,
         details::CHECKS,
+        definitions::CHECKS,
         go_client::CHECKS,
         compression::CHECKS,
     ];
