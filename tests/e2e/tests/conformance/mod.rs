@@ -20,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 type ConformanceCheck = (&'static str, fn(&ApiServer));
 
 fn checks() -> Vec<ConformanceCheck> {
-    let groups: [&[ConformanceCheck]; 8] = [
+    let groups: [&[ConformanceCheck]; 9] = [
         objects::CHECKS,
         patches::CHECKS,
         reads::CHECKS,
