@@ -1,12 +1,14 @@
 //! The failures that persist right now, each logged once.
 //!
 //! A loop that retries every second must neither hide a failure nor fill the log with it. It reports every attempt here:
-//! the first failure and every change of its text become one `warn`, the recovery one `info`, repetitions nothing. The
-//! current failures are the text of `/readyz`.
+//! the first failure and every new cause of it become one `warn`, the recovery one `info`, repetitions nothing. The current
+//! failures are the text of `/readyz`.
 //!
 //! The one throttling helper of all processes. It knows neither objects nor the store, and it is in this crate because the
 //! hub and every other process use it. A process has one log; `machinist up` shares one between the hub, the controller
 //! and the machine config server.
+
+mod logged_causes;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -15,6 +17,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+
+use logged_causes::LoggedCauses;
 
 /// After so many failures in a row a failure counts as persistent, and goes into conditions and events. An API server that
 /// restarts causes fewer.
@@ -29,6 +33,7 @@ const EXPIRES_AFTER: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 struct Failure {
     error: String,
+    logged: LoggedCauses,
     /// How often in a row the task failed. A change of the text does not make a failure younger.
     attempts: u32,
     reported_at: Instant,
@@ -102,14 +107,13 @@ impl FailureLog {
         let failure =
             failures.entry((self.part, task, object.to_owned())).or_insert_with(|| Failure {
                 error: String::new(),
+                logged: LoggedCauses::default(),
                 attempts: 0,
                 reported_at: now,
                 is_lasting: self.is_lasting,
             });
-        let is_new = failure.error != error;
-        if is_new {
-            error.clone_into(&mut failure.error);
-        }
+        let is_new = failure.error != error && failure.logged.is_due(error, now);
+        error.clone_into(&mut failure.error);
         failure.attempts = failure.attempts.saturating_add(1);
         failure.reported_at = now;
         let state = match failure.attempts {
@@ -223,10 +227,11 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_logged_once_per_change() {
+    fn a_failure_is_logged_once_per_cause() {
         let log = FailureLog::default();
         let text = logged(|| {
-            for error in ["forbidden", "forbidden", "forbidden", "no response", "no response"] {
+            let causes = ["forbidden", "forbidden", "no response", "no response", "forbidden"];
+            for error in causes {
                 log.failed("list nodes", "a", error);
             }
             log.succeeded("list nodes", "a");
@@ -263,7 +268,9 @@ mod tests {
         let mut failures = BTreeMap::new();
         let reported_at = Instant::now();
         for (object, is_lasting) in [("gone", false), ("lasting", true)] {
-            let failure = Failure { error: "x".to_owned(), attempts: 1, reported_at, is_lasting };
+            let logged = LoggedCauses::default();
+            let error = "x".to_owned();
+            let failure = Failure { error, logged, attempts: 1, reported_at, is_lasting };
             failures.insert((0, "drain", object.to_owned()), failure);
         }
         expire(&mut failures, reported_at + EXPIRES_AFTER / 2);
