@@ -71,7 +71,9 @@ pub use current_config::{
 pub use error::ApplyError;
 pub use fs_node::{ContentSource, FileContent, FileMeta, FileOwner, FsNode};
 pub use member_index::member_index;
-pub use obstacle::{Obstacle, ObstructedPath, PathFacts, describe_obstructed, find_obstacle};
+pub use obstacle::{
+    Obstacle, ObstructedPath, PathFacts, describe_obstructed, find_obstacle, own_file_obstacle,
+};
 pub use original_names::{LONG_ORIGINALS, no_original_marker, original_path};
 pub use owned_paths::{OwnedPath, PathBefore, owned_paths};
 pub use quarantine::{QUARANTINE_PATH, Quarantine, QuarantineView, QuarantinedStep, RemainingWork};

@@ -46,6 +46,8 @@ pub enum Obstacle {
         /// The path.
         at: String,
     },
+    /// It is a part of Machinist that only this machine knows, such as a binary at a path of its own.
+    OwnFile,
     /// A system call failed for another reason.
     Failed {
         /// The error.
@@ -67,6 +69,10 @@ impl Obstacle {
             }
             Self::MountPoint { at } => {
                 format!("something is mounted on {}: run umount {at}", subject(at))
+            }
+            Self::OwnFile => {
+                "it belongs to Machinist, and no config may write it: remove it from the config"
+                    .to_owned()
             }
             Self::Failed { problem } => {
                 format!("{problem}: see the kernel log (journalctl -k) for the cause")
@@ -115,6 +121,18 @@ pub fn find_obstacle(
             found => found,
         }
     })
+}
+
+/// Whether a step would replace or remove one of these paths, which belong to Machinist.
+#[must_use]
+pub fn own_file_obstacle(step: &DiskStep, own: &[String]) -> Option<Obstacle> {
+    let keeps_what_is_below = matches!(step.to, FsNode::Directory { .. });
+    let is_hit = |own: &String| match own.strip_prefix(&step.path) {
+        Some("") => true,
+        Some(rest) => rest.starts_with('/') && !keeps_what_is_below,
+        None => false,
+    };
+    own.iter().any(is_hit).then_some(Obstacle::OwnFile)
 }
 
 fn attribute_obstacle(path: &str, facts: PathFacts) -> Option<Obstacle> {
@@ -198,6 +216,31 @@ mod tests {
                 Some(part) => assert!(found.as_ref().unwrap().contains(part), "{found:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_binary_at_a_path_of_its_own_is_not_replaced() {
+        let file = || FsNode::File { meta: META, content: FileContent::new(b"x".to_vec()) };
+        let directory = || FsNode::Directory { meta: META };
+        let own = ["/opt/m/machinist".to_owned()];
+        for (path, to, is_refused) in [
+            ("/opt/m/machinist", file(), true),
+            ("/opt/m/machinist", FsNode::Absent, true),
+            ("/opt/m/machinist", directory(), true),
+            ("/opt/m", FsNode::Absent, true),
+            ("/opt", file(), true),
+            ("/opt", directory(), false),
+            ("/opt/m/machinist2", file(), false),
+            ("/opt/m/mach", file(), false),
+            ("/opt/m/machinist/x", file(), false),
+        ] {
+            let step = DiskStep { path: path.to_owned(), from: FsNode::Absent, to };
+            let found = own_file_obstacle(&step, &own);
+            assert_eq!(found == Some(Obstacle::OwnFile), is_refused, "{step:?}");
+            assert_eq!(own_file_obstacle(&step, &[]), None);
+        }
+        let path = ObstructedPath { path: own[0].clone(), obstacle: Obstacle::OwnFile };
+        assert!(path.to_string().contains("/opt/m/machinist\": it belongs to Machinist"), "{path}");
     }
 
     #[test]

@@ -7,20 +7,24 @@
 use std::collections::HashMap;
 
 use machinist_core::apply::{
-    ApplyPlan, DiskStep, Obstacle, ObstructedPath, PathFacts, find_obstacle,
+    ApplyPlan, DiskStep, Obstacle, ObstructedPath, PathFacts, find_obstacle, own_file_obstacle,
 };
 
 use super::root::{HostRoot, split};
+use super::service_state;
 
 /// The paths of a plan that cannot be changed.
 pub(super) fn obstructed_paths(root: &HostRoot, plan: &ApplyPlan) -> Vec<ObstructedPath> {
     let mut directories: HashMap<&str, (&str, PathFacts)> = HashMap::new();
+    let own = service_state::own_binary(root.path());
     let mut found = Vec::new();
     for step in &plan.steps {
         let directory = *directories
             .entry(split(&step.path).0)
             .or_insert_with(|| root.nearest_directory(&step.path));
-        if let Some(obstacle) = find_obstacle(step, root.facts(&step.path), directory) {
+        let own = own_file_obstacle(step, &own);
+        let obstacle = own.or_else(|| find_obstacle(step, root.facts(&step.path), directory));
+        if let Some(obstacle) = obstacle {
             found.push(ObstructedPath { path: step.path.clone(), obstacle });
         }
     }

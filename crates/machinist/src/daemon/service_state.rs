@@ -86,6 +86,16 @@ pub(super) fn binary_path(unit: &str) -> Option<&Path> {
     command.split_whitespace().next().map(Path::new)
 }
 
+/// The path of the binary that the service of this machine runs, and where it is if a link leads there. `join --binary` may have
+/// put it anywhere.
+pub(super) fn own_binary(root: &Path) -> Vec<String> {
+    let (_, unit) = unit_file(root);
+    let Some(path) = binary_path(&unit) else { return Vec::new() };
+    let real = path.canonicalize().ok().filter(|real| root == Path::new("/") && real != path);
+    let paths = [Some(path.to_owned()), real].into_iter().flatten();
+    paths.filter_map(|path| path.into_os_string().into_string().ok()).collect()
+}
+
 /// The binary of another root may be the one of this host: `join --binary` names a path of this host.
 fn binary_file(root: &Path, path: &Path) -> BinaryFile {
     let is_executable = path.metadata().is_ok_and(|found| {
@@ -113,8 +123,10 @@ mod tests {
         let (unit, text) = unit_file(root);
         assert_eq!(unit, UnitFileState::Present);
         assert_eq!(binary_path(&text), Some(Path::new("/usr/bin/machinist")));
+        assert_eq!(own_binary(root), ["/usr/bin/machinist"]);
         symlink("/dev/null", etc.join(SERVICE)).unwrap();
         assert_eq!(unit_file(root).0, UnitFileState::Masked);
+        assert!(own_binary(root).is_empty());
         fs::remove_file(etc.join(SERVICE)).unwrap();
         fs::write(etc.join(SERVICE), "").unwrap();
         assert_eq!(unit_file(root).0, UnitFileState::Empty);

@@ -8,6 +8,7 @@ mod expired;
 pub(crate) mod fixture;
 mod lost_node;
 mod newer_state;
+mod own_binary;
 mod renewal;
 mod unreadable;
 mod unwatched;
