@@ -20,6 +20,7 @@ pub struct MachineBuilder {
     kargs: Vec<String>,
     files: Vec<(String, Vec<u8>)>,
     disk: Option<u32>,
+    has_quotas: bool,
     port: Option<NetworkPort>,
     ignition: Option<String>,
     boot_args: NspawnArgs,
@@ -36,6 +37,7 @@ impl Lab {
             kargs: Vec::new(),
             files: Vec::new(),
             disk: None,
+            has_quotas: false,
             port: None,
             ignition: None,
             boot_args: NspawnArgs::default(),
@@ -82,6 +84,13 @@ impl MachineBuilder {
     pub fn disk(mut self, megabytes: u32) -> Self {
         self.disk = Some(megabytes);
         self
+    }
+
+    /// The same on a disk with quotas, without a limit at first ([`Machine::set_quota`]).
+    #[must_use]
+    pub fn disk_with_quotas(mut self, megabytes: u32) -> Self {
+        self.has_quotas = true;
+        self.disk(megabytes)
     }
 
     /// Runs the real Ignition on the machine before its first boot, through the machine's own network.
@@ -141,7 +150,10 @@ impl MachineBuilder {
         let lab = &self.lab;
         let dir = lab.create_dir(&self.name)?;
         let mount_point = lab.mount_point(&self.name)?;
-        let disk = |size: u32| LoopDisk::new(lab, &self.name, size);
+        let disk = |size: u32| match self.has_quotas {
+            true => LoopDisk::with_quotas(lab, &self.name, size),
+            false => LoopDisk::new(lab, &self.name, size),
+        };
         let disk = self.disk.map(disk).transpose()?;
         let root = if let Some(image) = &self.image {
             MachineFiles::ostree(&dir, mount_point, image, &self.kargs, disk)?

@@ -112,6 +112,14 @@ impl Machine {
         root.detach()
     }
 
+    /// Lets the machine's disk hold this much more than it does; any amount without a limit.
+    pub fn set_quota(&self, megabytes: Option<u64>) -> Result<()> {
+        match self.lock_root().disk() {
+            Some(disk) => disk.set_quota(megabytes),
+            None => bail!("{} has no disk", self.name),
+        }
+    }
+
     /// Disconnects the network.
     pub fn link_down(&self) -> Result<()> {
         self.port.link_down()

@@ -87,6 +87,11 @@ impl MachineFiles {
         self.disk.as_ref().map_or(Ok(()), LoopDisk::power_cut)
     }
 
+    /// The disk, if it has its own.
+    pub(super) fn disk(&self) -> Option<&LoopDisk> {
+        self.disk.as_ref()
+    }
+
     /// The root as the host sees it, before the first boot.
     pub(super) fn path(&self) -> &Path {
         &self.merged

@@ -1,6 +1,7 @@
 //! A machine on an ext4 disk that has joined a hub and takes configs without a reboot.
 
 use crate::daemon::fixture::{HubFixture, file, files};
+use machinist_e2e::machine::MachineBuilder;
 use machinist_e2e::{Machine, wait_for};
 use serde_json::{Value, json};
 
@@ -17,14 +18,19 @@ pub(crate) struct InterferenceFixture {
 impl InterferenceFixture {
     /// `long` is a path besides [`PATHS`] that configs write.
     pub(crate) fn start(long: Option<&str>) -> Self {
+        Self::start_on(long, |machine| machine.disk(512))
+    }
+
+    /// The same with a machine of the test.
+    pub(crate) fn start_with(configure: fn(MachineBuilder) -> MachineBuilder) -> Self {
+        Self::start_on(None, configure)
+    }
+
+    fn start_on(long: Option<&str>, configure: fn(MachineBuilder) -> MachineBuilder) -> Self {
         let hub = HubFixture::start();
         let machine = hub.lab.machine(NODE).with_machinist().unwrap();
-        let machine = machine
-            .file("/etc/motd", "as it was packaged\n")
-            .disk(512)
-            .with_network_admin()
-            .boot()
-            .unwrap();
+        let machine = machine.file("/etc/motd", "as it was packaged\n").with_network_admin();
+        let machine = configure(machine).boot().unwrap();
         hub.patch_pool(&json!({"spec": {"paused": true}}));
         let paths = PATHS.into_iter().chain(long);
         let policy = paths.map(|path| json!({"path": path, "actions": [{"type": "None"}]}));

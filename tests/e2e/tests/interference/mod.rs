@@ -2,6 +2,7 @@
 //! undone, things in the place of managed files. The daemon goes on with everything else.
 
 mod damaged_files;
+mod disk_quota;
 mod enrolment_power_cuts;
 mod fixture;
 mod fought_over;
