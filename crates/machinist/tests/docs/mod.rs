@@ -6,6 +6,7 @@ mod architecture;
 mod events;
 mod examples;
 mod fields;
+mod limits;
 mod line_length;
 mod links;
 mod log_lines;
