@@ -1,9 +1,10 @@
 //! What `machinist join` says of a server whose certificate does not fit: with an expired one, with one for later, and
-//! with one for another name. Nothing is left on the machine.
+//! with one for another name. Nothing is left on the machine. And what it says to a user who is not root.
 
 use std::fs;
 use std::io::Read as _;
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -83,4 +84,35 @@ fn a_certificate_that_does_not_fit_is_named_with_the_remedy() {
         fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["etc"]);
     assert_eq!(fs::read_dir(root.join("etc")).unwrap().count(), 0);
+}
+
+/// An id that no user has.
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn a_user_who_is_not_root_sees_that_first() {
+    let directory = tempfile::Builder::new().permissions(open_to_all()).tempdir().unwrap();
+    // The directory of the build may be closed to others.
+    let binary = directory.path().join("machinist");
+    fs::copy(env!("CARGO_BIN_EXE_machinist"), &binary).unwrap();
+    // Files that do not exist: the missing privilege comes first.
+    let join = ["join", "--server", "https://hub:6443", "--token-file", "t", "--ca-file", "c"];
+    for arguments in [join.as_slice(), &["leave"]] {
+        let mut command = Command::new(&binary);
+        command.args(arguments).current_dir(directory.path());
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let output = command.output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        let name = arguments[0];
+        let expected = format!(
+            "error: only root can run machinist {name} on a machine: run it with sudo, or name a directory of your own with --root\n"
+        );
+        assert_eq!((output.status.code(), error.as_ref()), (Some(1), expected.as_str()));
+    }
+}
+
+fn open_to_all() -> fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o755)
 }

@@ -18,7 +18,7 @@ use super::log_args::LogArgs;
 use super::metrics_args::MetricsSecurityArgs;
 use super::output::OutputFormat;
 use super::{CommandOutcome, output};
-use crate::daemon::join::{self, FirstConfig, JoinOptions, credentials};
+use crate::daemon::join::{self, FirstConfig, JoinOptions, credentials, privilege};
 use crate::daemon::transaction::FsAction;
 
 /// Join this machine to a hub or a Kubernetes cluster
@@ -137,6 +137,7 @@ impl JoinArgs {
 
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         self.log.init();
+        privilege::check("join", &self.root)?;
         let given = self.join_kubeconfig()?;
         let name = self.node_name.clone().map_or_else(host_name, Ok)?;
         let mut labels: BTreeMap<String, String> = self.label.iter().cloned().collect();
@@ -288,6 +289,7 @@ pub(super) struct LeaveArgs {
 impl LeaveArgs {
     pub(super) fn run(&self) -> Result<CommandOutcome> {
         self.log.init();
+        privilege::check("leave", &self.root)?;
         let name = self.node_name.clone().or_else(|| join::joined_name(&self.root));
         let name = name.map_or_else(host_name, Ok)?;
         let left = runtime()?.block_on(async {

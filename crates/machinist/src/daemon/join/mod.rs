@@ -7,6 +7,7 @@
 //! | `credentials` | the client certificate of the machine, and its renewal |
 //! | `first_config` | what the first config would cost |
 //! | `paths` | where things are |
+//! | `privilege` | whether the user may do this |
 //! | `service` | the service that runs the daemon |
 //! | `leave` | leaving |
 //! | `cleanup` | removal of what a first boot has left |
@@ -18,6 +19,7 @@ mod first_config;
 pub(crate) mod identity_copy;
 mod leave;
 pub(crate) mod paths;
+pub(crate) mod privilege;
 mod service;
 
 use std::collections::BTreeMap;
@@ -156,12 +158,6 @@ fn is_confirmed(options: &JoinOptions, first: &FirstConfig) -> Result<bool> {
 /// Whatever can be wrong with the machine is found before it has an identity: a second try would find its name taken.
 fn check_machine(options: &JoinOptions) -> Result<()> {
     HostRoot::open_read_only(&options.root)?;
-    let is_whole_machine = options.root == Path::new("/");
-    if is_whole_machine && !rustix::process::geteuid().is_root() {
-        bail!(
-            "only root can let a machine join: run it with sudo, or name a directory with --root"
-        );
-    }
     if !options.binary.exists() {
         bail!("--binary {}: there is no such file", options.binary.display());
     }
