@@ -132,6 +132,12 @@ pub fn clear_heal() -> NodeAnnotationPatch {
     patch_of([(machinist::HEAL, None)])
 }
 
+/// A reboot that the machine cannot do is not asked for any more.
+#[must_use]
+pub fn clear_reboot_request() -> NodeAnnotationPatch {
+    patch_of([(machinist::REBOOT_REQUESTED, None)])
+}
+
 /// The machine asks to be drained.
 #[must_use]
 pub fn request_drain(config: &str) -> NodeAnnotationPatch {

@@ -14,6 +14,9 @@ use crate::profile::{self, InstallerFacts, NodeInstaller, detect_installer};
 /// A longer report is not read: a machine writes it.
 const MAX_REPORT_BYTES: usize = 4096;
 
+/// The [`HostAbilities::init`] of a host without an init process that can be asked: a directory, for example.
+pub const NO_INIT: &str = "none";
+
 /// A container runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -47,7 +50,7 @@ pub enum UserRules {
 pub struct HostAbilities {
     /// The name of its operating system.
     pub os: String,
-    /// `systemd`, or `none` if no init process of the host can be asked.
+    /// `systemd`, or [`NO_INIT`].
     pub init: String,
     /// How its operating system is changed: `plain`, `ostree`, `rpm-ostree`, `bootc`.
     pub images: Option<HostKind>,
@@ -137,7 +140,7 @@ impl HostAbilities {
             [("apt-get", "apt"), ("dnf", "dnf"), ("zypper", "zypper"), ("pacman", "pacman")];
         Self {
             os: os_name(release).to_owned(),
-            init: if facts.is_systemd { "systemd" } else { "none" }.to_owned(),
+            init: if facts.is_systemd { "systemd" } else { NO_INIT }.to_owned(),
             images: Some(kind),
             boot_loader,
             no_kernel_arguments,

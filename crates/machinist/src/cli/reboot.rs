@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::MachineConfigPool;
 use machinist_core::api::names::annotation::machinist;
 use machinist_core::node::NodeView;
+use machinist_core::os::abilities::{HostAbilities, NO_INIT};
 use machinist_core::rollout::{RolloutPolicy, pools_of};
 use serde_json::json;
 
@@ -18,7 +19,8 @@ use super::{CommandOutcome, cluster, output};
 ///
 /// A machine that waits for permission to reboot gets it. Any other machine that is up to date reboots as soon
 /// as maxUnavailable allows: it is drained first, and no more machines than that are away. A
-/// machine that is updating, failed or held is refused with exit code 3, and the error shows why.
+/// machine that is updating, failed or held, or that cannot reboot because no systemd runs on it, is refused with
+/// exit code 3, and the error shows why.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  machinist reboot worker-1")]
 pub(super) struct RebootArgs {
@@ -88,6 +90,9 @@ fn decide(view: NodeView<'_>, pools: &[MachineConfigPool]) -> RebootDecision {
         let why = format!("{name} is held: first run `machinist release {name}`");
         return RebootDecision::Refuse(why);
     }
+    if let Some(why) = cannot_reboot(view) {
+        return RebootDecision::Refuse(why);
+    }
     if view.is_done() {
         // The controller drains, and decides when the pool can do without the machine.
         return match pool {
@@ -99,6 +104,25 @@ fn decide(view: NodeView<'_>, pools: &[MachineConfigPool]) -> RebootDecision {
         };
     }
     why_not(view, pools).map_or(RebootDecision::Approve, RebootDecision::Refuse)
+}
+
+/// Why no machine of this kind reboots, as its daemon reports it.
+fn cannot_reboot(view: NodeView<'_>) -> Option<String> {
+    let abilities = HostAbilities::parse(view.annotation(machinist::HOST)?)?;
+    let (name, desired) = (view.name(), view.desired_config());
+    if abilities.init != NO_INIT {
+        return None;
+    }
+    let mut text = format!(
+        "{name} cannot reboot: no systemd runs on it, as on a machine that is only a directory"
+    );
+    if view.awaits_reboot() {
+        text.push_str(&format!(
+            "; it waits to reboot into {desired}: take the change back, or say what it costs instead with the annotation {}",
+            machinist::ON_CHANGE
+        ));
+    }
+    Some(text)
 }
 
 /// Why a machine gets no permission; none if it waits for it.
@@ -191,6 +215,13 @@ mod tests {
             assert!(why.contains(part), "{why}");
         };
         refused(&node(&done), &[], "is in no pool");
+        done[machinist::HOST] = json!(r#"{"init":"none"}"#);
+        refused(&node(&done), &pools, "a cannot reboot: no systemd runs on it");
+        let mut directory = with(&json!({pending: "b"}));
+        directory[machinist::HOST] = json!(r#"{"init":"none"}"#);
+        refused(&node(&directory), &[], "take the change back");
+        done[machinist::HOST] = json!(r#"{"init":"systemd"}"#);
+        assert_eq!(decide(NodeView(&node(&done)), &pools), RebootDecision::Request);
         done[machinist::HOLD] = json!("");
         refused(&node(&done), &pools, "machinist release a");
     }

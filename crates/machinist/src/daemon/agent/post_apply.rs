@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use k8s_openapi::api::core::v1::Node;
 use machinist_core::api::operator::DisruptionAction;
 use machinist_core::daemon::actions::{self, SystemdAction};
@@ -26,6 +26,9 @@ const JOURNAL_LINES: &str = "5";
 const JOURNAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many characters of the journal an error contains.
 const MAX_JOURNAL_CHARS: usize = 600;
+
+/// Why a change that needs a reboot fails on a machine that is a directory.
+const CANNOT_REBOOT: &str = "the change needs a reboot, which this machine cannot do: take the change back, or say what it costs instead with the annotation machinist.dev/on-change";
 
 /// What became of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,7 +185,10 @@ impl Agent {
                 self.reporter.write_status(node, reports::no_post_actions());
                 tracing::info!("Node has Desired Config {}, skipping reboot", pending.config);
             }
-            SystemdAction::Reboot => self.reboot(node, pending, systemd()?).await?,
+            SystemdAction::Reboot => {
+                let systemd = systemd().context(CANNOT_REBOOT)?;
+                self.reboot(node, pending, systemd).await?;
+            }
             SystemdAction::Reload(service) => {
                 let systemd = systemd()?;
                 if self.skips_action(node, systemd, action, "reload", &service).await? {

@@ -18,8 +18,13 @@ use machinist_core::os::with_layered_image;
 
 use super::super::os::abilities::detect_abilities;
 use super::super::state::DiskState;
+use super::super::systemd::Systemd;
 use super::super::watchdog;
 use super::{Agent, NextReconcile, own_node};
+
+/// Why a machine that is a directory does not reboot.
+const CANNOT_REBOOT: &str =
+    "this machine cannot reboot, because no systemd runs on it: the request was removed";
 
 impl Agent {
     /// Performs one step.
@@ -185,6 +190,12 @@ impl Agent {
         request: &str,
     ) -> Result<NextReconcile> {
         tracing::info!(request, "an administrator asks for a reboot");
+        // `machinist reboot` refuses this; others write the annotation themselves.
+        if Systemd::connect(self.disk.path()).await?.is_none() {
+            self.reporter.warn(node, "RebootRefused", CANNOT_REBOOT);
+            self.own_node.annotate(annotations::clear_reboot_request()).await?;
+            return Ok(NextReconcile::Immediately);
+        }
         let current = self.current_config(node, state).await?;
         let pending = PendingChange::reboot(&current, request, &self.boot_id);
         self.disk.set_pending(Some(pending)).await?;
