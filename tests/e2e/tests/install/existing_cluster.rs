@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use machinist_e2e::{Cluster, Lab, Machine, wait_for};
 use serde_json::{Value, json};
 
-const POOL: &str = r#"
+pub(super) const POOL: &str = r#"
 apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfigPool
 metadata: {name: compute, labels: {limits: "yes"}}

@@ -54,7 +54,7 @@ fn set_profile(cluster: &Cluster, profile: &str) -> Result<()> {
 }
 
 /// The settings of a running kubelet.
-fn configz(cluster: &Cluster, node: &str) -> Result<Value> {
+pub(super) fn configz(cluster: &Cluster, node: &str) -> Result<Value> {
     Ok(get(cluster, &format!("/api/v1/nodes/{node}/proxy/configz"))?["kubeletconfig"].clone())
 }
 

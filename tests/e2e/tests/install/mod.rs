@@ -2,6 +2,8 @@
 //! lifecycle on real nodes.
 mod admission_policies;
 mod bootstrap_token;
+mod containerd_settings;
+mod deleted;
 mod existing_cluster;
 mod helm;
 mod image;
