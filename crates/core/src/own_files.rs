@@ -3,7 +3,7 @@
 //! A config that stops, masks or replaces the daemon takes away what would roll it back. `validate`, `plan`, `render`
 //! and the daemon refuse it in the same words.
 //!
-//! This protects from accidents: whoever writes configs has root's rights on the machine, and a program that a config starts
+//! This protects from accidents: whoever writes configs has root's rights on the machine, and a command that a config starts
 //! can do anything. What is left of the daemon then, its watchdog restores.
 
 mod unit_settings;

@@ -87,7 +87,7 @@ pub struct DefinedKind {
     pub schemas: BTreeMap<String, Arc<Schema>>,
     /// Whether the definition is being deleted: there may be no new objects.
     pub is_terminating: bool,
-    /// What clients of a deprecated version are told.
+    /// The warning that clients of a deprecated version get.
     pub deprecation_warning: Option<String>,
 }
 

@@ -104,10 +104,10 @@ fn flux_status(checks: &Value, object: &Value) -> &'static str {
     let env = Arc::new(Env::stdlib());
     let holds = |name: &str| {
         let Some(expression) = checks[name].as_str() else { return false };
-        let program = env.compile(expression).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let compiled = env.compile(expression).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         let mut context = Context::with_env(Arc::clone(&env));
         context.add_variable("status", object["status"].clone()).unwrap();
-        program.execute(&context).unwrap() == true.into()
+        compiled.execute(&context).unwrap() == true.into()
     };
     match () {
         () if holds("inProgress") => "InProgress",

@@ -105,7 +105,7 @@ pub(super) fn check_count(call: &ResourceRequest<'_>, object: &Value) -> Result<
     Err(ApiError::forbidden_because(call.kind, metadata_str(object, "name"), &reason))
 }
 
-/// Waits until a write of a definition has its effect: a client that is told of a new kind uses it next.
+/// Waits until a write of a definition has its effect: a client that learns of a new kind uses it next.
 pub(super) async fn settle(call: &ResourceRequest<'_>) {
     if definition::is_definition(call.kind) && call.verb.is_write() && !call.options.dry_run {
         call.hub.inner.kinds.wait_until_settled(MAX_SETTLE_TIME).await;

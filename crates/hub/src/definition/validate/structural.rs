@@ -179,7 +179,7 @@ fn nested(schema: SchemaView<'_>, skip_any_of: bool, path: &str, errors: &mut Ve
         nested(property, false, &property_path(path, name), errors);
     }
     for (keyword, detail) in NOT_NESTED {
-        // Go tells `additionalProperties: false` from nothing nowhere.
+        // Go treats `additionalProperties: false` like nothing.
         let is_nothing =
             keyword == "additionalProperties" && schema.get(keyword) == Some(&Value::Bool(false));
         if schema.get(keyword).is_some() && !is_nothing {
