@@ -5,6 +5,7 @@ mod config_scenarios;
 mod daemon_killed;
 mod disk_cases;
 pub(crate) mod fixture;
+mod hub_away;
 mod package_and_ostree_hosts;
 mod pod;
 mod rollout;
