@@ -171,7 +171,7 @@ impl DaemonStartArgs {
                 };
                 let options = self.options(log.clone())?;
                 match agent::run(client, options, liveness.clone(), stop.clone()).await? {
-                    ExitReason::Stopped => return Ok(CommandOutcome::Done),
+                    ExitReason::Stopped | ExitReason::Left => return Ok(CommandOutcome::Done),
                     ExitReason::CertificateRenewed => {}
                 }
             }

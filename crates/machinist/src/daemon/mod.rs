@@ -13,6 +13,7 @@
 //! | `preview` | what a change would do |
 //! | `status` | the status of the machine without an API server |
 //! | `service_state` | the state of the daemon's service |
+//! | `running` | ends a daemon that systemd does not end, when its machine leaves |
 //! | `watchdog` | restores the daemon's unit and binary |
 //! | `state` | the daemon's own files |
 //! | `private_files` | restricts those files to root |
@@ -41,6 +42,7 @@ pub(crate) mod preview;
 mod private_files;
 mod quarantine;
 mod root;
+mod running;
 mod service_state;
 mod state;
 pub(crate) mod status;

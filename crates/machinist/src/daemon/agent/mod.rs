@@ -58,8 +58,8 @@ mod stalled_disk;
 mod update;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -79,6 +79,7 @@ use tracing::Instrument as _;
 
 use super::drift::DriftWatcher;
 use super::os::detect::{self, OsBackend};
+use super::running;
 use super::status::DaemonNote;
 use super::transaction::Recovered;
 use crate::kubernetes::connect::server_address;
@@ -129,6 +130,22 @@ pub(crate) enum ExitReason {
     Stopped,
     /// The client certificate was renewed: start again with the new one.
     CertificateRenewed,
+    /// The machine leaves.
+    Left,
+}
+
+/// Ends the daemon between two steps, for the first reason that is given.
+#[derive(Debug, Clone)]
+struct DaemonExit {
+    stop: CancellationToken,
+    reason: Arc<OnceLock<ExitReason>>,
+}
+
+impl DaemonExit {
+    fn end(&self, reason: ExitReason) {
+        self.reason.get_or_init(|| reason);
+        self.stop.cancel();
+    }
 }
 
 /// A running machine cannot change to the config.
@@ -199,6 +216,7 @@ pub(crate) async fn run(
     shutdown: CancellationToken,
 ) -> Result<ExitReason> {
     let stop = shutdown.child_token();
+    let exit = DaemonExit { stop: stop.clone(), reason: Arc::default() };
     let disk = MachineDisk::new(&options.root);
     let mut session = Session::default();
     // The state of a disk never keeps the daemon from starting: only a running daemon can report it.
@@ -281,13 +299,25 @@ pub(crate) async fn run(
             options.root.clone(),
             options.name.clone(),
             failures.clone(),
-            stop.clone(),
+            exit.clone(),
         ));
+    }
+    // Whatever systemd has started, it ends.
+    let is_alone = options.renews_certificate && !systemd_notify::is_service();
+    let _running = if is_alone { running::hold(&options.root) } else { None };
+    if is_alone {
+        let (left, exit) = (running::wait_for_leave(options.root.clone()), exit.clone());
+        tasks.spawn(async move {
+            left.await;
+            tracing::info!("this machine leaves: ending");
+            exit.end(ExitReason::Left);
+        });
     }
     agent.wait_for_node().await;
     agent.run_loop().await;
     agent.reporter.flush().await;
-    Ok(if shutdown.is_cancelled() { ExitReason::Stopped } else { ExitReason::CertificateRenewed })
+    let reason = exit.reason.get().copied().filter(|_| !shutdown.is_cancelled());
+    Ok(reason.unwrap_or(ExitReason::Stopped))
 }
 
 /// Logs what recovery did.

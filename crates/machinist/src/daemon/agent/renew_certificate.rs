@@ -5,30 +5,25 @@ use std::time::Duration;
 
 use anyhow::Result;
 use machinist_hub::failure_log::FailureLog;
-use tokio_util::sync::CancellationToken;
 
 use super::super::join::credentials::{self, IdentityRequest};
 use super::super::join::identity_copy;
 use super::super::join::paths::JoinPaths;
 use super::super::join::write_identity;
+use super::{DaemonExit, ExitReason};
 
 /// How often the certificate is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 
 /// Checks the certificate from time to time; stops the daemon when there is a new one.
-pub(super) async fn renew(
-    root: PathBuf,
-    name: String,
-    failures: FailureLog,
-    stop: CancellationToken,
-) {
+pub(super) async fn renew(root: PathBuf, name: String, failures: FailureLog, exit: DaemonExit) {
     // Tried again after hours.
     let failures = failures.lasting();
     loop {
         let renewed = try_renew(&root, &name).await;
         if failures.record("renew the client certificate", "", renewed) == Some(true) {
             tracing::info!(node = name, "renewed the client certificate");
-            stop.cancel();
+            exit.end(ExitReason::CertificateRenewed);
             return;
         }
         tokio::time::sleep(CHECK_INTERVAL).await;

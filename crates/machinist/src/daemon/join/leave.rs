@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::super::os::detect;
 use super::super::quarantine;
 use super::super::root::{HostRoot, host_defaults};
+use super::super::running;
 use super::super::state::{self, CurrentConfigFile};
 use super::super::status::DaemonNote;
 use super::super::systemd::Systemd;
@@ -106,6 +107,7 @@ pub(crate) async fn leave(root: &Path, name: &str, client: Option<Client>) -> Re
     {
         systemd.stop(service::SERVICE_NAME).await.context("the daemon cannot be stopped")?;
     }
+    running::end_daemon(root).await?;
     // Of a newer version too: nobody will read them any more, and the originals say what to restore.
     let unreadable =
         unreadable_files::set_aside(&HostRoot::open(root)?, Unreadable::DamagedOrNewer)?;
