@@ -25,6 +25,7 @@
 //! | `rebuild` | which config a machine has that lost its `currentconfig` |
 //! | [`boot_guard`] | whether a host whose daemon is a pod guards the next boot |
 //! | [`stall`] | whether the disk answers |
+//! | [`upgrade`] | what becomes of a request to run another binary |
 //! | `backoff` | the pause after a failure |
 
 pub mod actions;
@@ -44,6 +45,7 @@ pub mod reports;
 pub mod session;
 pub mod stall;
 pub mod update;
+pub mod upgrade;
 
 pub use backoff::backoff;
 pub use disruption_policy::{effective_disruption_policy, validation_overrides};

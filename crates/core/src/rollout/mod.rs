@@ -8,6 +8,7 @@
 //! pool annotations ─ policy ─→ canaries, windows, failure limit ─ policy::decide ─→ decision
 //! waiting machines, drains ─ blocks ─→ what blocks the rollout, by name
 //! finished machines ─ estimate ─→ end of the rollout
+//! pool + Nodes ─ daemon_upgrade ─→ machines whose daemon is upgraded next
 //! everything that refers to rendered configs ─ rendered_configs ─→ which may be deleted
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 mod blocks;
 mod candidates;
+mod daemon_upgrade;
 mod estimate;
 pub mod first_boot;
 pub mod guarded_patch;
@@ -32,6 +34,9 @@ mod stream_status;
 mod waiting;
 
 pub use blocks::{RolloutBlock, RolloutBlocks, rollout_blocks};
+pub use daemon_upgrade::{
+    UpgradeDecision, UpgradeHalted, UpgradeState, decide_upgrade, halted_reason, upgrade_state,
+};
 pub use estimate::estimate;
 pub use image_layering::PoolLayering;
 pub use max_unavailable::{MaxUnavailableError, max_unavailable};

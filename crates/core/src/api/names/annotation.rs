@@ -135,6 +135,10 @@ pub mod machinist {
     /// Written and removed by `machinist logs` and `machinist diff --live`.
     pub const REPORT_REQUEST: &str = "machinist.dev/report-request";
 
+    /// On a pool or a machine: the binary that daemons should run, as JSON. Written by `machinist upgrade`, and by the
+    /// controller on the machines of a pool whose turn it is. A machine cannot write it.
+    pub const UPGRADE: &str = "machinist.dev/upgrade";
+
     // On pools, written by `machinist rollback`.
 
     /// The rendered config of a pool's MachineConfigs at the time of the rollback.
@@ -173,6 +177,9 @@ pub mod machinist {
 
     // On machines.
 
+    /// The version and the digest of the daemon of a machine, why it cannot upgrade itself, and why the last upgrade failed,
+    /// as JSON. Written by its daemon.
+    pub const DAEMON: &str = "machinist.dev/daemon";
     /// What the host of a machine can do, as JSON. Written by its daemon.
     pub const HOST: &str = "machinist.dev/host";
     /// The config that a machine in observe mode compares itself with. Written by the controller.

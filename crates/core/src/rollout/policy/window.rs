@@ -41,7 +41,7 @@ impl MaintenanceWindows {
     }
 
     /// When the open window closes. `None` if none is open.
-    pub(super) fn closes_at(&self, now: &Time) -> Option<Time> {
+    pub(in crate::rollout) fn closes_at(&self, now: &Time) -> Option<Time> {
         let mut closes = self.end_of_open(now.0)?;
         // Adjacent windows count as one. One that never closes is extended by two weeks at a time.
         for _ in 0..15 {
@@ -59,7 +59,7 @@ impl MaintenanceWindows {
     }
 
     /// When the next window opens.
-    pub(super) fn opens_at(&self, now: &Time) -> Time {
+    pub(in crate::rollout) fn opens_at(&self, now: &Time) -> Time {
         // A week, and another one in case the window falls into an hour that does not exist.
         let spans = self.0.iter().flat_map(|window| window.spans(now.0, -2, 15));
         let next = spans.filter(|(start, end)| *start > now.0 && start < end).map(|span| span.0);
