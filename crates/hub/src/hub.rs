@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::audit::AuditLog;
 use crate::auth::authorizer::Authorizer;
 use crate::auth::certificates::CertificateAuthority;
+use crate::binaries::BinaryStore;
 use crate::body::BodyReader;
 use crate::compression_budget::CompressionBudgets;
 use crate::failure_log::FailureLog;
@@ -51,6 +52,9 @@ pub(crate) struct HubInner {
     pub(crate) reserved_node_names: BTreeSet<String>,
     pub(crate) viewer_redactions: Vec<ViewerRedaction>,
     pub(crate) version: String,
+    pub(crate) binaries: BinaryStore,
+    /// Annotations of Nodes that machines do not write.
+    pub(crate) protected_annotations: Vec<String>,
     pub(crate) revision_wait: Duration,
     pub(crate) body_reader: BodyReader,
     pub(crate) unreadable: Arc<UnreadableEntries>,

@@ -15,6 +15,7 @@
 pub mod admission;
 pub mod audit;
 pub mod auth;
+mod binaries;
 pub mod built_in;
 pub mod definition;
 pub mod deletion;

@@ -7,6 +7,7 @@ mod bootstrap_roles;
 mod write_fault_tests;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::admission::Admission;
 use crate::audit::AuditLog;
 use crate::auth::authorizer::{Authorizer, PolicyRule};
 use crate::auth::certificates::CertificateAuthority;
+use crate::binaries::BinaryStore;
 use crate::body::BodyReader;
 use crate::definition_loop::DefinitionLoop;
 use crate::failure_log::FailureLog;
@@ -69,6 +71,10 @@ pub struct HubConfig {
     pub max_stored_bytes: Option<u64>,
     /// The version that `/version` reports.
     pub version: String,
+    /// Where binaries are stored that machines upgrade to. Without it none can be uploaded.
+    pub binaries: Option<PathBuf>,
+    /// Annotations of Nodes that machines may remove, and neither add nor change.
+    pub protected_annotations: Vec<String>,
     /// How long a request waits for a future revision. `None` means 3 s, as in kube-apiserver.
     pub revision_wait: Option<Duration>,
 }
@@ -137,6 +143,8 @@ impl Hub {
             reserved_node_names: config.reserved_node_names,
             viewer_redactions: config.viewer_redactions,
             version: config.version,
+            binaries: BinaryStore::new(config.binaries),
+            protected_annotations: config.protected_annotations,
             revision_wait: config.revision_wait.unwrap_or(DEFAULT_REVISION_WAIT),
             body_reader: BodyReader::default(),
             unreadable,

@@ -22,7 +22,7 @@ use crate::object_limits::MAX_OBJECT_BYTES;
 use crate::status::ApiError;
 
 pub(crate) use machine_events::check_machine_event;
-pub(crate) use machine_metadata::check_machine_metadata;
+pub(crate) use machine_metadata::{check_machine_metadata, check_protected_annotations};
 
 /// The largest object of a kind that a user may write. What a machine or a bootstrap token may create has a limit of its
 /// own, because each of them may hold many. Administrators and controllers may add to what a machine has filled: a Node

@@ -12,6 +12,7 @@
 #![allow(unreachable_pub, reason = "a module of a test binary is not reachable from outside")]
 
 mod backup_access;
+mod binary_access;
 mod fuzz_decoders;
 mod fuzz_definitions;
 mod fuzz_patches;

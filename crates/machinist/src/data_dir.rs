@@ -49,6 +49,12 @@ impl DataDirectory {
         self.root.join("store")
     }
 
+    /// The binaries that machines upgrade to.
+    #[must_use]
+    pub fn binaries(&self) -> PathBuf {
+        self.root.join("binaries")
+    }
+
     /// The directory of keys and certificates.
     #[must_use]
     pub fn pki(&self) -> PathBuf {

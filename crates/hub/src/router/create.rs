@@ -140,6 +140,8 @@ fn prepare_object(call: &ResourceRequest<'_>, sent: &Value) -> Result<Value, Api
     call.authorize(Some(metadata_str(&object, "name")))?;
     let uid = || node_identity::own_node_uid(call);
     strategy::check_machine_metadata(call.kind, &call.user, uid, &Value::Null, &object)?;
+    let protected = &call.hub.inner.protected_annotations;
+    strategy::check_protected_annotations(call.kind, &call.user, protected, &Value::Null, &object)?;
     strategy::check_machine_event(call.kind, &call.user, &Value::Null, &object)?;
     role_grants::check(call, None, &object)?;
     check_namespace(call)?;

@@ -12,6 +12,7 @@ mod access_reviews;
 mod admin_endpoints;
 mod apply;
 mod authentication;
+mod binary_endpoint;
 mod body_checks;
 mod compression;
 mod content_negotiation;
@@ -163,6 +164,9 @@ async fn route(
             return Err(error);
         }
     };
+    if let Some(digest) = binary_endpoint::uploaded_digest(&target, &parts) {
+        return binary_endpoint::upload(hub, user, &digest, &parts, body).await;
+    }
     // Only authenticated clients may send a body, and not with a read. It is read to its end whatever the response
     // will be: a client that is cut off while it sends does not see the reason.
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);

@@ -212,6 +212,8 @@ pub(super) fn prepare_update(
     node_identity::check_roles(call, old, &new)?;
     let uid = || node_identity::own_node_uid(call);
     strategy::check_machine_metadata(kind, &call.user, uid, old, &new)?;
+    let protected = &call.hub.inner.protected_annotations;
+    strategy::check_protected_annotations(kind, &call.user, protected, old, &new)?;
     strategy::check_machine_event(kind, &call.user, old, &new)?;
     role_grants::check(call, Some(old), &new)?;
     definitions::check_object(call, &new)?;

@@ -54,6 +54,32 @@ pub(crate) fn check_machine_metadata(
     Ok(())
 }
 
+/// Rejects a machine's write of annotations that are instructions for it. It may remove them.
+pub(crate) fn check_protected_annotations(
+    kind: &ResourceKind,
+    user: &UserInfo,
+    protected: &[String],
+    old: &Value,
+    new: &Value,
+) -> Result<(), ApiError> {
+    let is_machine = user.is_in_group(NODE_GROUP) || user.is_in_group(BOOTSTRAP_GROUP);
+    if user.is_privileged() || !is_machine || !super::is_node(kind) {
+        return Ok(());
+    }
+    let of = |object: &Value, key: &str| object["metadata"]["annotations"][key].clone();
+    let is_written = |key: &&String| {
+        let value = of(new, key);
+        !value.is_null() && value != of(old, key)
+    };
+    protected.iter().find(is_written).map_or(Ok(()), |key| {
+        let reason = format!(
+            "user \"{}\" may not write the annotation {key}: an administrator does, with machinist upgrade",
+            user.user
+        );
+        Err(ApiError::forbidden_because(kind, metadata_str(new, "name"), &reason))
+    })
+}
+
 fn owners(object: &Value) -> &[Value] {
     object["metadata"]["ownerReferences"].as_array().map_or(&[], Vec::as_slice)
 }
@@ -89,6 +115,31 @@ mod tests {
         assert_eq!(check(&UserInfo::admin(), json!({}), held.clone()), Ok(()));
         let bootstrap = UserInfo::new("t", [BOOTSTRAP_GROUP.to_owned()]);
         assert_eq!(check(&bootstrap, json!({}), held), Err(403));
+    }
+
+    #[test]
+    fn a_machine_does_not_choose_what_it_runs() {
+        let kinds = crate::built_in::kinds();
+        let node = kinds.iter().find(|kind| kind.kind == "Node").unwrap();
+        let lease = kinds.iter().find(|kind| kind.kind == "Lease").unwrap();
+        let with = |value: Value| json!({"metadata": {"name": "a", "annotations": {"x/upgrade": value, "y": "1"}}});
+        let (none, one, two) = (with(Value::Null), with(json!("1")), with(json!("2")));
+        let protected = ["x/upgrade".to_owned()];
+        let check = |kind, user: &UserInfo, old: &Value, new: &Value| {
+            check_protected_annotations(kind, user, &protected, old, new).map_err(|e| e.code)
+        };
+        let machine = UserInfo::node("a");
+        for (old, new, expected) in [
+            (&none, &one, Err(403)),
+            (&Value::Null, &one, Err(403)),
+            (&one, &two, Err(403)),
+            (&one, &one, Ok(())),
+            (&one, &none, Ok(())),
+        ] {
+            assert_eq!(check(node, &machine, old, new), expected, "{old} {new}");
+            assert_eq!(check(node, &UserInfo::admin(), old, new), Ok(()));
+            assert_eq!(check(lease, &machine, old, new), Ok(()));
+        }
     }
 
     #[test]

@@ -97,6 +97,12 @@ pub fn machine_rules() -> Vec<PolicyRule> {
     ]
 }
 
+/// Annotations of Nodes that are instructions for machines, which machines themselves do not write.
+#[must_use]
+pub fn protected_annotations() -> Vec<String> {
+    vec![annotation::machinist::UPGRADE.to_owned()]
+}
+
 /// Names that no machine may have: those of components, of their leases and of their identities.
 const RESERVED_NODE_NAMES: &[&str] = &[
     "admin",

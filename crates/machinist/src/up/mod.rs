@@ -186,6 +186,8 @@ fn hub_config(config: &UpConfig, ca: CertificateAuthority) -> Result<HubConfig> 
         viewer_redactions: initial_objects::viewer_redactions(),
         reserved_node_names: initial_objects::reserved_node_names(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        binaries: Some(config.directory.binaries()),
+        protected_annotations: initial_objects::protected_annotations(),
         ..HubConfig::default()
     })
 }

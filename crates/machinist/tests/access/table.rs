@@ -279,6 +279,7 @@ fn endpoints() -> Vec<(&'static str, &'static str, &'static str, &'static str, V
             "/machinist/v1/machines/nobody",
             Value::Null,
         ),
+        ("list", "/machinist/v1/binaries", "GET", "/machinist/v1/binaries", Value::Null),
         ("get", "/api", "GET", "/api", Value::Null),
         ("get", "/apis", "GET", "/apis", Value::Null),
         ("get", "/openapi/v3", "GET", "/openapi/v3", Value::Null),

@@ -76,6 +76,7 @@ pub(crate) const HUB: Table = &[
     ("store", "failure_log hex"),
     ("auth", "hex name_validation random"),
     ("audit", "auth failure_log"),
+    ("binaries", "hex"),
     ("machines", "auth store"),
     // Objects and requests, as pure functions.
     ("schema", "name_validation object_limits"),
@@ -106,7 +107,7 @@ pub(crate) const HUB: Table = &[
     ("stored_bytes", "auth status store"),
     // The hub: store, kinds and state that its parts share.
     ("served_kinds", "admission kind_registry"),
-    ("hub", "audit auth body compression_budget failure_log kind_registry metrics object quotas rbac request_shares served_kinds store stored_bytes unreadable_entries write_order"),
+    ("hub", "admission audit auth binaries body compression_budget failure_log kind_registry metrics object quotas rbac request_shares served_kinds store stored_bytes unreadable_entries write_order"),
     // Background loops and the request handlers.
     ("backup_stream", "audit auth hub"),
     ("sweep", "hub store"),
@@ -117,9 +118,9 @@ pub(crate) const HUB: Table = &[
     ("garbage_collector", "deletion hub kind_registry object request store"),
     ("definition_loop", "admission built_in definition deletion hub kind_registry object request schema served_kinds store"),
     ("role_aggregation", "hub object object_limits rbac store"),
-    ("router", "admission audit auth body definition deletion discovery event_conversion field_management hex hub kind_registry machines metrics name_validation object object_limits openapi patch random rbac request request_shares schema selector served_kinds status store strategy table unreadable_entries websocket"),
+    ("router", "admission audit auth binaries body definition deletion discovery event_conversion field_management hex hub kind_registry machines metrics name_validation object object_limits openapi patch random rbac request request_shares schema selector served_kinds status store strategy table unreadable_entries websocket"),
     // What starts a hub, and the port it is served on.
-    ("startup", "admission audit auth body built_in csr_ttl definition_loop event_ttl failure_log garbage_collector hub kind_registry metrics node_liveness object object_limits quotas rbac request_shares role_aggregation served_kinds signer store stored_bytes unreadable_entries write_order"),
+    ("startup", "admission audit auth binaries body built_in csr_ttl definition_loop event_ttl failure_log garbage_collector hub kind_registry metrics node_liveness object object_limits quotas rbac request_shares role_aggregation served_kinds signer store stored_bytes unreadable_entries write_order"),
     ("server", "auth failure_log held_body router"),
 ];
 
