@@ -1,5 +1,4 @@
-//! The functions that CEL rules may call: CEL's own, its string and list extensions, and some of
-//! Kubernetes.
+//! The functions that CEL rules may call: CEL's own, its string and list extensions, and those of Kubernetes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -10,7 +9,7 @@ use cel::{DeclarationError, Env, ExecutionError, Value as Cel};
 use parking_lot::Mutex;
 use regex::Regex;
 
-use super::format;
+use super::{cel_library, format};
 
 /// The CEL environment of all rules.
 pub(super) static CEL_ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(environment()));
@@ -44,7 +43,7 @@ fn add_kubernetes_functions(env: &mut Env) -> Result<(), DeclarationError> {
     cel::add_member_overload!(env, fn find_limited: (CelString, CelString, CelInt) -> Result<CelList>,
         name = "findAll")?;
     cel::add_overload!(env, fn is_url: (CelString) -> CelBool, name = "isURL")?;
-    Ok(())
+    cel_library::register(env)
 }
 
 /// Calls a function with one string, such as `timestamp`.

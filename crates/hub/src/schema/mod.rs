@@ -9,6 +9,7 @@
 //! validation.
 
 mod cel_env;
+mod cel_library;
 mod cel_value;
 mod defaults;
 mod embedded;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::cel_env::{self, CEL_ENV};
+use super::cel_library;
 use super::cel_value::{convert, convert_root};
 use super::node::{AdditionalProperties, SchemaNode};
 use super::validate::{old_field, old_items};
@@ -181,7 +182,8 @@ const KNOWN_FUNCTIONS: [&str; 44] = [
 fn rewrite(expression: &mut IdedExpr, unknown: &mut Option<String>) {
     if let Expr::Call(call) = &mut expression.expr {
         let word = call.func_name.starts_with(|c: char| c.is_ascii_alphabetic());
-        if word && !KNOWN_FUNCTIONS.contains(&call.func_name.as_str()) {
+        let name = call.func_name.as_str();
+        if word && !KNOWN_FUNCTIONS.contains(&name) && !cel_library::FUNCTIONS.contains(&name) {
             *unknown = Some(call.func_name.clone());
         }
         if call.func_name == "matches" {
