@@ -22,6 +22,7 @@ use crate::kind_registry::ResourceKind;
 use crate::object::{self, ObjectPart};
 use crate::object_limits::{MAX_FINDINGS, shorten};
 use crate::request::FieldValidation;
+use crate::scale;
 use crate::schema::{self, Schema};
 use crate::status::ApiError;
 
@@ -127,6 +128,7 @@ impl Admission {
         let mut errors = object::validate_metadata(kind, object);
         errors.extend(object::validate_data(kind, object, old));
         errors.extend(object::validate_role(kind, object, old));
+        errors.extend(scale::validate(kind, object));
         if definition::is_definition(kind) {
             errors.extend(match part {
                 ObjectPart::Object => definition::validate::validate(object, old),

@@ -131,6 +131,9 @@ pub fn subresources(kind: &ResourceKind) -> Vec<(&'static str, &'static [&'stati
     if kind.status_subresource {
         parts.push(("status", SUBRESOURCE_VERBS));
     }
+    if kind.scale.is_some() {
+        parts.push(("scale", SUBRESOURCE_VERBS));
+    }
     parts
 }
 
@@ -205,19 +208,22 @@ fn api_resources(kind: &ResourceKind) -> Vec<Value> {
             "kind": kind.kind,
             "verbs": verbs,
         });
-        if part == "token" {
-            for (field, value) in token_request() {
-                resource[field] = value.into();
-            }
+        for (field, value) in subresource_type(part).into_iter().flatten() {
+            resource[field] = value.into();
         }
         resource
     });
     std::iter::once(main).chain(parts).collect()
 }
 
-/// The type of the subresource `token`, which is not that of its resource.
-fn token_request() -> [(&'static str, &'static str); 3] {
-    [("group", "authentication.k8s.io"), ("version", "v1"), ("kind", "TokenRequest")]
+/// The type of a subresource, if it is not that of its resource.
+fn subresource_type(name: &str) -> Option<[(&'static str, &'static str); 3]> {
+    let (group, kind) = match name {
+        "token" => ("authentication.k8s.io", "TokenRequest"),
+        "scale" => ("autoscaling", "Scale"),
+        _ => return None,
+    };
+    Some([("group", group), ("version", "v1"), ("kind", kind)])
 }
 
 /// A resource as in an `APIGroupDiscoveryList`.
@@ -237,11 +243,8 @@ fn aggregated_resource(kind: &ResourceKind) -> Value {
     let parts: Vec<Value> = subresources(kind)
         .into_iter()
         .map(|(part, verbs)| {
-            let response = if part == "token" {
-                token_request().into_iter().collect()
-            } else {
-                response.clone()
-            };
+            let own = subresource_type(part).map(|type_| type_.into_iter().collect());
+            let response: Value = own.unwrap_or_else(|| response.clone());
             json!({"subresource": part, "responseKind": response, "verbs": verbs})
         })
         .collect();

@@ -38,6 +38,7 @@ pub mod request;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod robustness;
 pub mod router;
+pub mod scale;
 pub mod schema;
 pub mod selector;
 pub mod server;

@@ -60,6 +60,7 @@ pub(crate) fn creates_on_update(kind: &ResourceKind) -> bool {
 pub(crate) fn has_subresource(kind: &ResourceKind, name: &str) -> bool {
     match name {
         "status" => kind.status_subresource,
+        "scale" => kind.scale.is_some(),
         "approval" => kind.built_in && kind.kind == "CertificateSigningRequest",
         "finalize" => kind.built_in && kind.kind == "Namespace",
         _ => false,

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::offload::run_offloaded;
 use super::resource_request::ResourceRequest;
 use super::write::{MAX_RETRY_TIME, prepare_update, store_update, stored_object};
-use super::{create, field_managers, response};
+use super::{create, field_managers, response, scale};
 use crate::admission::apply_field_validation;
 use crate::body::{self, DecodedObject};
 use crate::field_management::FieldManagement;
@@ -39,6 +39,9 @@ pub(super) async fn apply(
     // Nulls in the metadata are as good as nothing; `null` for the managers is allowed, a list of them is not.
     if patch["metadata"]["managedFields"].is_null() {
         object::set_metadata_field(&mut patch, "managedFields", None);
+    }
+    if let Some(paths) = scale::paths(call) {
+        patch = scale::apply_patch(call, paths, &patch)?;
     }
     let key = object::storage_key(call.kind, call.namespace(), name);
     let (order, deadline) = (&call.hub.inner.write_order, Instant::now() + MAX_RETRY_TIME);
@@ -128,9 +131,9 @@ fn check_nulls(
     let admission = call.kinds.admission(call.kind);
     let mut object = applied.clone();
     admission.apply_defaults_keeping_nulls(&mut object);
-    let part = match call.path.subresource {
+    let part = match call.path.subresource.as_deref() {
+        None | Some("scale") => ObjectPart::Object,
         Some(_) => ObjectPart::Status,
-        None => ObjectPart::Object,
     };
     admission.validate(call.kind, part, &object, old)
 }

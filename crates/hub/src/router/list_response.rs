@@ -217,7 +217,8 @@ mod tests {
         let kind = Arc::new(kind);
         let accept = AcceptedFormat { form, ..AcceptedFormat::default() };
         let include = IncludeObject::Object;
-        let renderer = ObjectRenderer { kind: &kind, accept, include, pretty: false, redact };
+        let renderer =
+            ObjectRenderer { kind: &kind, accept, include, pretty: false, redact, scale: None };
         ListItem::Shaped(ItemShape::new(&renderer))
     }
 

@@ -31,6 +31,7 @@ mod request_verb;
 mod resource_request;
 mod response;
 mod role_grants;
+mod scale;
 mod selection;
 mod token_endpoints;
 mod token_requests;

@@ -15,7 +15,8 @@ use super::response::ObjectRenderer;
 use super::selection::Selection;
 use super::visibility::{NodeFilter, Redaction};
 use super::{
-    BufferedRequest, create, definitions, delete, field_managers, read, response, watch, write,
+    BufferedRequest, create, definitions, delete, field_managers, read, response, scale, watch,
+    write,
 };
 use crate::audit::{AuditEvent, ImpersonatedUser};
 use crate::auth::UserInfo;
@@ -319,6 +320,7 @@ impl ResourceRequest<'_> {
             include: self.include,
             pretty: self.options.pretty,
             redact: self.redact,
+            scale: scale::paths(self),
         }
     }
 

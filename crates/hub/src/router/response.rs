@@ -16,8 +16,9 @@ use super::list_response::{ItemShape, ListItem, streamed_list};
 use super::offload::run_offloaded;
 use super::visibility::Redaction;
 use crate::event_conversion;
-use crate::kind_registry::ResourceKind;
+use crate::kind_registry::{ResourceKind, ScalePaths};
 use crate::object;
+use crate::scale;
 use crate::status::ApiError;
 use crate::store::StoreEntry;
 use crate::table::{IncludeObject, table};
@@ -34,6 +35,8 @@ pub(super) struct ObjectRenderer<'a> {
     pub(super) pretty: bool,
     /// Replaces what the user may not see.
     pub(super) redact: Option<Redaction>,
+    /// Where the scale of an object is, if that is what is shown of it.
+    pub(super) scale: Option<&'a ScalePaths>,
 }
 
 /// The metadata of a list.
@@ -76,6 +79,7 @@ impl ObjectRenderer<'_> {
         self.accept == AcceptedFormat::default()
             && !self.pretty
             && self.redact.is_none()
+            && self.scale.is_none()
             && !event_conversion::is_events_v1(self.kind)
             && self.kind.defined.is_none()
     }
@@ -102,6 +106,14 @@ impl ObjectRenderer<'_> {
 
     /// Responds with one object.
     pub(super) fn object(&self, code: StatusCode, object: &Value) -> Response {
+        if let Some(paths) = self.scale {
+            if !scale::has_replicas(paths, object) {
+                let field = paths.spec_replicas.replace('/', ".");
+                let text = format!("the spec replicas field \"{field}\" does not exist");
+                return error_response(&ApiError::internal(text));
+            }
+            return self.encode(code, &scale::scale_of(paths, object));
+        }
         let shaped = self.transform(object, true);
         self.encode(code, shaped.as_ref().unwrap_or(object))
     }

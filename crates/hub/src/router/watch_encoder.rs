@@ -66,6 +66,7 @@ impl WatchEncoder {
             include: self.include,
             pretty: false,
             redact: self.redact,
+            scale: None,
         };
         let mut out = BytesMut::with_capacity(entry.value.len() + 96);
         out.put_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
@@ -101,6 +102,7 @@ impl WatchEncoder {
             include: self.include,
             pretty: false,
             redact: self.redact,
+            scale: None,
         };
         let shaped = renderer.transform(&object, self.needs_table_headers);
         self.needs_table_headers = false;

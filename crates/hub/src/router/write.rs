@@ -13,7 +13,7 @@ use super::body_checks::{
 use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use super::response;
-use super::{apply, create, definitions, field_managers, node_identity, read, role_grants};
+use super::{apply, create, definitions, field_managers, node_identity, read, role_grants, scale};
 use crate::admission;
 use crate::body::{self, DecodedObject};
 use crate::field_management::keep_times_if_unchanged;
@@ -57,6 +57,12 @@ pub(super) async fn update(
 ) -> Result<Response, ApiError> {
     let DecodedObject { value, duplicates } =
         run_offloaded(body.len(), || decode_object(call.kind, content_type, body))?;
+    if let Some(paths) = scale::paths(call) {
+        return read_modify_write(call, name, &duplicates, false, |old| {
+            scale::write_into(call, paths, old, &value)
+        })
+        .await;
+    }
     check_type(call.kind, &value)?;
     let mut value = value;
     set_namespace(call, &mut value)?;
@@ -81,6 +87,9 @@ pub(super) async fn patch(
     let accepted = patch_types(call.kind);
     let rules = patch::strategic_rules(&call.kind.group, &call.kind.kind);
     let rules = rules.filter(|_| call.kind.built_in);
+    // A Scale is of a built-in kind, whatever it is the scale of.
+    let scale = scale::paths(call);
+    let rules = if scale.is_some() { patch::strategic_rules("", "ConfigMap") } else { rules };
     let supported = match kind {
         PatchKind::Json | PatchKind::Merge => true,
         PatchKind::Strategic => rules.is_some(),
@@ -92,8 +101,12 @@ pub(super) async fn patch(
     let DecodedObject { value, duplicates } = run_offloaded(body.len(), || body::decode_json(body))
         .map_err(|error| ApiError::bad_request(format!("error decoding patch: {error}")))?;
     read_modify_write(call, name, &duplicates, true, |old| {
-        let new =
-            patch::apply(kind, old, &value, rules).map_err(|error| error.to_api_error(accepted))?;
+        let shown = scale.map(|paths| crate::scale::scale_of(paths, old));
+        let new = patch::apply(kind, shown.as_ref().unwrap_or(old), &value, rules)
+            .map_err(|error| error.to_api_error(accepted))?;
+        if let Some(paths) = scale {
+            return scale::write_into(call, paths, old, &new);
+        }
         if !new.is_object() {
             return Err(ApiError::bad_request("the patch result is not an object"));
         }
@@ -204,7 +217,10 @@ pub(super) fn prepare_update(
     if duplicates.is_some() {
         field_managers::track(call, Some(old), &mut new);
     }
-    let part = if subresource.is_some() { ObjectPart::Status } else { ObjectPart::Object };
+    let part = match subresource {
+        None | Some("scale") => ObjectPart::Object,
+        Some(_) => ObjectPart::Status,
+    };
     object::prepare_update(kind, part, old, &mut new);
     strategy::on_update(kind, old, &mut new, subresource);
     admission.apply_defaults(&mut new);

@@ -2,6 +2,7 @@
 mod guards;
 mod lifecycle;
 mod objects;
+mod scale;
 mod versions;
 
 use machinist_hub::auth::UserInfo;
