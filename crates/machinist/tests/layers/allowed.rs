@@ -108,7 +108,7 @@ pub(crate) const HUB: Table = &[
     ("stored_bytes", "auth status store"),
     // The hub: store, kinds and state that its parts share.
     ("served_kinds", "admission kind_registry"),
-    ("hub", "admission audit auth binaries body compression_budget failure_log kind_registry metrics object quotas rbac request_shares served_kinds store stored_bytes unreadable_entries write_order"),
+    ("hub", "audit auth binaries body compression_budget failure_log kind_registry metrics object quotas rbac request_shares served_kinds store stored_bytes unreadable_entries write_order"),
     // Background loops and the request handlers.
     ("backup_stream", "audit auth hub"),
     ("sweep", "hub store"),
