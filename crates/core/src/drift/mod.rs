@@ -41,6 +41,8 @@ pub use live_diff::{LiveChange, LiveDiff, live_diff};
 pub use policy::{DriftPolicy, DriftPolicyError};
 pub use watched_paths::{WatchedNames, WatchedPaths};
 
+use std::collections::BTreeSet;
+
 use crate::api::MachineConfig;
 use crate::apply::{self, ApplyError, FileContent, FsTree, HostDefaults, RepairPlan};
 use crate::ignition::etcd_index::substitute_index;
@@ -85,6 +87,8 @@ impl DriftReference {
 pub struct DriftReport {
     /// The differences, in the order of the config.
     pub findings: Vec<DriftFinding>,
+    /// The paths that the config manages.
+    pub managed: BTreeSet<String>,
     /// What to watch to notice the next difference.
     pub watched: WatchedPaths,
 }
@@ -98,9 +102,27 @@ pub fn check_drift(
 ) -> DriftReport {
     let verified = apply::verify(&reference.config, &reference.contents, tree, defaults);
     let watched = watched_paths::watched_paths(&reference.config, &verified, tree);
-    let managed = verified.managed.iter().filter_map(DriftFinding::of);
+    let differing = verified.managed.iter().filter_map(DriftFinding::of);
+    let paths = verified.managed.iter().map(|managed| managed.path.clone()).collect();
     let units = verified.enablement.into_iter().map(DriftFinding::enablement);
-    DriftReport { findings: managed.chain(units).collect(), watched }
+    DriftReport { findings: differing.chain(units).collect(), managed: paths, watched }
+}
+
+/// Whether everything that differs from the current config is as the next one wants it: a person repaired the machine by
+/// hand and corrected the config. `next` compares the same disk with the next config.
+#[must_use]
+pub fn is_repaired_for(findings: &[DriftFinding], next: &DriftReport) -> bool {
+    let is_as_wanted = |finding: &DriftFinding| {
+        let path = &finding.path;
+        let differs = next.findings.iter().any(|other| other.path == *path);
+        match next.managed.contains(path) {
+            true => !differs,
+            // What the next config does not have goes anyway, and here it is gone.
+            false => finding.kind == DriftKind::Missing && !differs,
+        }
+    };
+    let mut drifted = findings.iter().filter(|finding| finding.severity == DriftSeverity::Drift);
+    drifted.all(is_as_wanted)
 }
 
 /// What a Node names of the findings that degrade the machine. `by` gives the process that changed a path.

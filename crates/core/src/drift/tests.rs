@@ -254,6 +254,47 @@ fn a_reason_begins_with_the_first_finding_and_names_the_others_without_contents(
     assert_eq!(blocks_update_reason("rendered-x", &[]), None);
 }
 
+/// A bad config broke the machine, a person repaired it by hand, and then corrected the config.
+#[test]
+fn what_is_as_the_next_config_wants_it_does_not_hold_it_up() {
+    let file = |path: &str, text: &str| json!({"path": path, "contents": {"source": format!("data:,{text}")}});
+    let files = |list: &[Value]| config(&json!({"storage": {"files": list}}));
+    let (bad, kept) = (file("/etc/bad", "bad"), file("/etc/kept", "kept"));
+    let current = files(&[bad.clone(), kept.clone()]);
+    let (without, corrected) =
+        (files(&[kept.clone()]), files(&[file("/etc/bad", "good"), kept.clone()]));
+    let same = files(&[bad, kept]);
+    let disk = |bad: Option<&[u8]>, kept: Option<&[u8]>| {
+        let (_, mut tree) =
+            machine(&json!({"storage": current.spec.config.as_ref().unwrap()["storage"]}));
+        for (path, text) in [("/etc/bad", bad), ("/etc/kept", kept)] {
+            match text {
+                Some(text) => tree.add_file(path, text),
+                None => tree.put(path, FsNode::Absent),
+            }
+        }
+        tree
+    };
+    let good: Option<&[u8]> = Some(b"kept");
+    for (why, bad, kept, next, expected) in [
+        ("it was removed, and the config has it no more", None, good, &without, true),
+        ("it was corrected as in the config", Some(&b"good"[..]), good, &corrected, true),
+        ("it was corrected in another way", Some(&b"ok"[..]), good, &corrected, false),
+        ("it was removed, and the config has it", None, good, &corrected, false),
+        ("it was edited, and the config has it no more", Some(&b"ok"[..]), good, &without, false),
+        ("another file differs, too", None, Some(&b"x"[..]), &without, false),
+        ("nothing was corrected", None, good, &same, false),
+    ] {
+        let tree = disk(bad, kept);
+        let report = |config: &MachineConfig| {
+            check_drift(&DriftReference::new(config, None).unwrap(), &tree, STYLE)
+        };
+        let found = report(&current).findings;
+        assert!(blocks_update_reason("x", &found).is_some(), "{why}");
+        assert_eq!(is_repaired_for(&found, &report(next)), expected, "{why}: {found:?}");
+    }
+}
+
 #[test]
 fn every_component_of_a_path_is_watched() {
     let (config, tree) = machine(&full_config());

@@ -11,4 +11,5 @@ mod kubeadm_nodes;
 mod lifecycle;
 mod operator;
 mod rbac;
+mod repair_by_hand;
 pub(crate) mod support;

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use machinist_core::api::MachineConfig;
 use machinist_core::apply::{self, ApplyPlan, ClusterFiles, QuarantineView};
 use machinist_core::daemon::PendingChange;
-use machinist_core::drift::DriftFinding;
+use machinist_core::drift::{DriftFinding, is_repaired_for};
 use machinist_core::health::FailedConfig;
 
 use super::super::root::{HostRoot, WorkOnDisk, host_defaults};
@@ -90,6 +90,22 @@ impl MachineDisk {
         let reference = drift::reference(&self.path, config)?;
         let path = self.path.clone();
         blocking(move || Ok(drift::check(&path, &reference)?.findings)).await
+    }
+
+    /// Whether everything that differs from the current config is as the next one wants it.
+    pub(super) async fn is_repaired_for(
+        &self,
+        current: &MachineConfig,
+        next: &MachineConfig,
+    ) -> Result<bool> {
+        let current = drift::reference(&self.path, current)?;
+        let next = drift::reference(&self.path, next)?;
+        let path = self.path.clone();
+        blocking(move || {
+            let findings = drift::check(&path, &current)?.findings;
+            Ok(is_repaired_for(&findings, &drift::check(&path, &next)?))
+        })
+        .await
     }
 
     /// The config that the machine rolled back from.

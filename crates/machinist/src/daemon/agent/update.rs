@@ -64,7 +64,7 @@ impl Agent {
         let new = own_node::get_config(&self.client, &desired).await?;
         let new = with_layered_image(new, NodeView(node).annotation(DESIRED_IMAGE));
         if !state.force_rewrite {
-            self.preflight(node, &old).await?;
+            self.preflight(node, &old, &new).await?;
         }
         self.session.after(SessionEvent::DiskVerified);
         // An invalid health spec is refused before anything is written.
@@ -107,14 +107,23 @@ impl Agent {
     }
 
     /// Refuses to build on a disk that has drifted, unless only paths have that were healed and that something else
-    /// changes at once again.
-    async fn preflight(&mut self, node: &Arc<Node>, old: &MachineConfig) -> Result<()> {
+    /// changes at once again, or that somebody has repaired by hand as the new config does.
+    async fn preflight(
+        &mut self,
+        node: &Arc<Node>,
+        old: &MachineConfig,
+        new: &MachineConfig,
+    ) -> Result<()> {
         let Err(error) = self.check_drift(node, old, HealPace::Immediate).await else {
             return Ok(());
         };
         let error_text = format!("{error:#}");
         if self.session.may_update_despite_drift() {
             tracing::warn!(error = error_text, "continuing despite drift in contested paths");
+            return Ok(());
+        }
+        if self.disk.is_repaired_for(old, new).await? {
+            tracing::info!(drift = error_text, "the disk is already as the new config wants it");
             return Ok(());
         }
         self.reporter.warn(node, "PreflightConfigDriftCheckFailed", error_text);
