@@ -11,7 +11,7 @@ const KUBECONFIG: &str = "/var/lib/machinist-hub/kubeconfig";
 const BACKUPS: &str = "/var/lib/machinist-hub-backups";
 
 /// The package in a directory.
-fn package(out: &Path) -> PathBuf {
+pub(super) fn package(out: &Path) -> PathBuf {
     let entries = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path());
     entries.into_iter().find(|path| path.extension().is_some_and(|it| it == "deb")).unwrap()
 }

@@ -3,6 +3,7 @@
 mod deb;
 mod image;
 mod sbom;
+mod upgrade_power_cuts;
 
 use machinist_e2e::cache;
 use std::path::Path;
