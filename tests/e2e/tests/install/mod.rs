@@ -12,4 +12,5 @@ mod lifecycle;
 mod operator;
 mod rbac;
 mod repair_by_hand;
+mod resource_requests;
 pub(crate) mod support;
