@@ -145,7 +145,7 @@ fn after_the_rollback(cluster: &Cluster, machines: &[Machine]) -> Result<()> {
         ensure!(found.contains("is remembered as bad"), "{found}");
         Ok(true)
     })?;
-    // The same config, after the repair: the pool and the machine are told to try it again.
+    // The same config, after the repair: it is requested on the pool and on the machine.
     for machine in machines {
         machine.sh(&format!("touch {REPAIRED}"))?;
     }
