@@ -43,6 +43,8 @@ pub(crate) enum ServerMode {
 pub(crate) struct FirstBootFixture {
     pub(crate) api_server: ApiServer,
     lab: Lab,
+    /// The pool of the machines.
+    pool: &'static str,
     /// The CA that machines trust.
     ca_file: PathBuf,
     /// Keeps the separate server running.
@@ -51,6 +53,11 @@ pub(crate) struct FirstBootFixture {
 
 impl FirstBootFixture {
     pub(crate) fn new(lab: &Lab, server: ServerMode) -> Self {
+        Self::of_pool(lab, server, "worker")
+    }
+
+    /// The same for machines of another pool.
+    pub(crate) fn of_pool(lab: &Lab, server: ServerMode, pool: &'static str) -> Self {
         lab.create_bridge().unwrap();
         let (data, address) = (lab.create_dir("hub").unwrap(), lab.address());
         let token = data.join("join-token");
@@ -68,8 +75,9 @@ impl FirstBootFixture {
         let api_server = ApiServer::start_hub(lab, &up, &data.join("kubeconfig")).unwrap();
         let authority = data.join("pki/ca.crt");
         let mut fixture =
-            Self { api_server, lab: lab.clone(), ca_file: authority, separate_server: None };
-        let args = ["hub", "token", "--role", "bootstrap", "--data", data.to_str().unwrap()];
+            Self { api_server, lab: lab.clone(), pool, ca_file: authority, separate_server: None };
+        let data = data.to_str().unwrap();
+        let args = ["hub", "token", "--role", "bootstrap", "--pool", pool, "--data", data];
         let bootstrap = fixture.machinist(&args);
         match server {
             ServerMode::Embedded | ServerMode::Sealed => fs::write(&token, bootstrap).unwrap(),
@@ -113,16 +121,16 @@ impl FirstBootFixture {
         output.stdout.trim().to_owned()
     }
 
-    /// Declares the config of the workers. Returns its name.
+    /// Declares the config of the pool. Returns its name.
     pub(crate) fn declare(&self, spec: Value, files: &[Value]) -> String {
-        let made = self.api_server.post(
-            &format!("{API}/machineconfigs"),
-            &machine_config(MACHINE_CONFIG_NAME, spec, files),
-        );
+        let mut config = machine_config(MACHINE_CONFIG_NAME, spec, files);
+        config["metadata"]["labels"]["machineconfiguration.openshift.io/role"] = self.pool.into();
+        let made = self.api_server.post(&format!("{API}/machineconfigs"), &config);
         assert_eq!(made.code, 201, "{made:?}");
         let mut name = String::new();
         wait_for("the pool to have its config", || {
-            let pool = self.api_server.get(&format!("{API}/machineconfigpools/worker")).body;
+            let pool = format!("{API}/machineconfigpools/{}", self.pool);
+            let pool = self.api_server.get(&pool).body;
             let configuration = &pool["status"]["configuration"];
             name = configuration["name"].as_str().unwrap_or_default().to_owned();
             let sources = configuration["source"].as_array().cloned().unwrap_or_default();
@@ -141,7 +149,7 @@ impl FirstBootFixture {
 
     /// A provisioning token.
     pub(crate) fn token(&self) -> String {
-        self.machinist(&["token", "create", "--pool=worker"])
+        self.machinist(&["token", "create", "--pool", self.pool])
     }
 
     /// The user data for a new machine, with a token if the server requires one.
@@ -151,7 +159,8 @@ impl FirstBootFixture {
         let file = self.lab.dir().join("token");
         let mut args = vec![
             "pointer",
-            "--pool=worker",
+            "--pool",
+            self.pool,
             "--server-url",
             &server,
             "--server-ca-file",

@@ -1,5 +1,6 @@
 //! The whole first boot of a machine: a pointer config, the real Ignition, our server, the pool's image, one reboot,
 //! joined, Done.
+mod etcd_index;
 mod fixture;
 mod in_place;
 mod leave;
