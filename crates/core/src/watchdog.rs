@@ -66,6 +66,8 @@ pub enum ServiceProblem {
     CrashLoop,
     /// The API server does not accept the certificate any more. The machine was off for too long.
     ExpiredIdentity,
+    /// The daemon is a new one, and has not come up in its time.
+    UpgradeOverdue,
 }
 
 impl ServiceProblem {
@@ -83,6 +85,7 @@ impl ServiceProblem {
             Self::Failed => "it failed",
             Self::CrashLoop => "it ends shortly after each start",
             Self::ExpiredIdentity => "the certificate of this machine has expired",
+            Self::UpgradeOverdue => "the new binary has not reached the API server in its time",
         }
     }
 
@@ -98,7 +101,7 @@ impl ServiceProblem {
             Self::Failed => {
                 "see journalctl -u machinist-daemon, then run systemctl restart machinist-daemon"
             }
-            Self::CrashLoop => "see journalctl -u machinist-daemon",
+            Self::CrashLoop | Self::UpgradeOverdue => "see journalctl -u machinist-daemon",
         }
     }
 }
@@ -156,6 +159,8 @@ pub struct LastGood {
     pub unit_differs: bool,
     /// Whether the unit is that of a package, which is still there beneath a mask.
     pub unit_is_packaged: bool,
+    /// Whether the installed binary is that of an upgrade, and has not come up in its time.
+    pub is_upgrade_overdue: bool,
 }
 
 /// What the watchdog does, in this order.
@@ -216,7 +221,9 @@ pub fn watchdog_decision(
     last_good: LastGood,
     recoveries: u32,
 ) -> WatchdogDecision {
-    let problem = observed.problem();
+    let is_stopped = observed.active_state.as_deref() == Some("inactive");
+    let is_overdue = last_good.is_upgrade_overdue && last_good.binary_differs && !is_stopped;
+    let problem = observed.problem().or(is_overdue.then_some(ServiceProblem::UpgradeOverdue));
     let mut decision = WatchdogDecision { problem, ..WatchdogDecision::default() };
     // Only `join` can restore an identity; while `leave` runs, there may be none.
     if problem.is_none() || !observed.has_identity {
@@ -230,6 +237,9 @@ pub fn watchdog_decision(
         });
     }
     if observed.binary == BinaryFile::Missing {
+        actions.push(WatchdogAction::WriteBinary);
+    }
+    if problem == Some(ServiceProblem::UpgradeOverdue) {
         actions.push(WatchdogAction::WriteBinary);
     }
     if actions.is_empty() && observed.is_crash_looping() && recoveries < MAX_RECOVERIES {
@@ -323,7 +333,15 @@ mod tests {
         let packaged = LastGood { unit_is_packaged: true, ..same };
         let other_binary = LastGood { binary_differs: true, ..same };
         let other_both = LastGood { unit_differs: true, ..other_binary };
-        let cases: [(ObservedService, LastGood, u32, &[WatchdogAction]); 19] = [
+        let overdue = LastGood { is_upgrade_overdue: true, ..other_binary };
+        let returned = LastGood { is_upgrade_overdue: true, ..same };
+        let cases: [(ObservedService, LastGood, u32, &[WatchdogAction]); 24] = [
+            // A new binary that runs, and does not reach the API server.
+            (healthy(), overdue, 0, &[WriteBinary, Start]),
+            (in_state("activating", 1), overdue, 9, &[WriteBinary, Start]),
+            (in_state("activating", 5), overdue, 0, &[WriteBinary, Start]),
+            (healthy(), returned, 0, &[]),
+            (in_state("inactive", 0), overdue, 0, &[]),
             (ObservedService { has_expired: true, ..healthy() }, same, 0, &[]),
             (healthy(), other_both, 0, &[]),
             (unit(UnitFileState::Missing), same, 0, &[WriteUnit, Start]),
@@ -362,7 +380,8 @@ mod tests {
             assert!(decision.actions.is_sorted(), "{decision:?}");
             let is_loop = observed.unit == UnitFileState::Present
                 && observed.binary == BinaryFile::Present
-                && observed.is_enabled;
+                && observed.is_enabled
+                && decision.problem != Some(ServiceProblem::UpgradeOverdue);
             assert_eq!(decision.is_recovery, is_loop && !expected.is_empty(), "{observed:?}");
         }
     }

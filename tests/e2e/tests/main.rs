@@ -58,5 +58,6 @@ mod registry;
 mod rollout_scale;
 mod server;
 mod systemd;
+mod upgrade;
 mod user_data;
 mod watchdog;

@@ -171,7 +171,9 @@ impl DaemonStartArgs {
                 };
                 let options = self.options(log.clone())?;
                 match agent::run(client, options, liveness.clone(), stop.clone()).await? {
-                    ExitReason::Stopped | ExitReason::Left => return Ok(CommandOutcome::Done),
+                    ExitReason::Stopped | ExitReason::Left | ExitReason::Upgraded => {
+                        return Ok(CommandOutcome::Done);
+                    }
                     ExitReason::CertificateRenewed => {}
                 }
             }

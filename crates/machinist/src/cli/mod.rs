@@ -71,6 +71,7 @@ mod status;
 mod template_args;
 mod token;
 mod up;
+mod upgrade;
 mod validate;
 mod version;
 mod wait;
@@ -111,8 +112,8 @@ impl From<CommandOutcome> for ExitCode {
 /// `machinist up` runs a hub: the API server and the controller in one process. `get`, `apply`,
 /// `delete`, `describe`, `label`, `annotate` and `wait` work with objects of a hub or of a Kubernetes
 /// cluster. `plan`, `rollout`, `rollback`, `pause` and `resume` control rollouts; `status`, `heal`,
-/// `hold`, `release`, `reboot` and `logs` are about single machines. The other commands work offline, on manifests
-/// in files.
+/// `hold`, `release`, `reboot` and `logs` are about single machines, `upgrade` about their daemons. The other commands
+/// work offline, on manifests in files.
 #[derive(Debug, Parser)]
 #[command(
     name = "machinist",
@@ -160,6 +161,7 @@ enum CliCommand {
     Release(hold::ReleaseArgs),
     Reboot(reboot::RebootArgs),
     Logs(logs::LogsArgs),
+    Upgrade(upgrade::UpgradeArgs),
     Adopt(adopt::AdoptArgs),
     #[command(alias = "move")]
     Migrate(migrate::MigrateArgs),
@@ -222,6 +224,7 @@ pub fn run() -> ExitCode {
         CliCommand::Release(command) => command.run(),
         CliCommand::Reboot(command) => command.run(),
         CliCommand::Logs(command) => command.run(),
+        CliCommand::Upgrade(command) => command.run(),
         CliCommand::Adopt(command) => command.run(),
         CliCommand::Migrate(command) => command.run(),
         CliCommand::MustGather(command) => command.run(),

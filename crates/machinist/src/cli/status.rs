@@ -8,7 +8,8 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use machinist_core::node::NodeView;
+use machinist_core::api::names::annotation::machinist::UPGRADE;
+use machinist_core::node::{DaemonReport, NodeView, UpgradeRequest};
 use machinist_core::rollout::WaitReason;
 use machinist_hub::table::human_duration;
 use serde::Serialize;
@@ -64,6 +65,9 @@ struct MachineRow {
     desired: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
+    /// Its daemon.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    daemon: Option<DaemonReport>,
     /// What it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<WaitReason>,
@@ -161,15 +165,33 @@ fn rows(
             config: view.current_config().to_owned(),
             desired: view.desired_config().to_owned(),
             address: address(node),
+            daemon: DaemonReport::of(view),
             machine: name,
             pool,
             waiting,
-            reason,
+            reason: both(reason, upgrade_reason(view)),
         }
     };
     let mut rows: Vec<MachineRow> = snapshot.nodes.iter().map(row).collect();
     rows.sort_by(|a, b| a.machine.cmp(&b.machine));
     rows
+}
+
+fn both(one: Option<String>, other: Option<String>) -> Option<String> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(format!("{one}; {other}")),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Where the upgrade of its daemon is, if one was asked for.
+fn upgrade_reason(view: NodeView<'_>) -> Option<String> {
+    let request = UpgradeRequest::parse(view.annotation(UPGRADE)?).ok()?;
+    let report = DaemonReport::of(view).filter(|report| report.sha256 != request.sha256)?;
+    Some(match report.failed.filter(|failed| failed.id == request.id) {
+        Some(failed) => format!("the upgrade of its daemon failed: {}", failed.reason),
+        None => "its daemon is upgrading".to_owned(),
+    })
 }
 
 /// The state of a machine in one word.
@@ -272,8 +294,16 @@ mod tests {
         drifted["machinist.dev/drifted"] = json!(r#"[{"path":"/etc/motd","kind":"content"}]"#);
         let mut held = annotations("new", "new", "Done");
         held["machinist.dev/hold"] = json!("a disk\u{1b}[2J is replaced");
+        let mut upgraded = annotations("new", "new", "Done");
+        upgraded["machinist.dev/upgrade"] =
+            json!(json!({"id": "2", "sha256": "b".repeat(64), "size": 1}).to_string());
+        let report = json!({
+            "version": "0.1.0", "sha256": "a".repeat(64), "since": "2026-01-01T10:00:00Z",
+            "architecture": "amd64", "failed": {"id": "2", "reason": "it crashed"},
+        });
+        upgraded["machinist.dev/daemon"] = json!(report.to_string());
         let nodes = vec![
-            node("d", "w", &annotations("new", "new", "Done")),
+            node("d", "w", &upgraded),
             node("a", "w", &drifted),
             node("b", "w", &held),
             node("c", "other", &json!({})),
@@ -296,7 +326,7 @@ mod tests {
             "a        worker  degraded   10s ago    new     192.0.2.7  degraded: /etc/motd was changed by hand; `machinist heal a`",
             "b        worker  held       60s ago    new     192.0.2.7  is held (a disk\\u{1b}[2J is replaced); `machinist release b`",
             "c        -       unmanaged  60s ago    -       192.0.2.7  no pool selects it: give it the label of a pool, `machinist label node`",
-            "d        worker  updated    60s ago    new     192.0.2.7",
+            "d        worker  updated    60s ago    new     192.0.2.7  the upgrade of its daemon failed: it crashed",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
     }

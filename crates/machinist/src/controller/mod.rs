@@ -31,6 +31,7 @@ mod rendered_backup;
 mod resolve_tag;
 mod rollout;
 mod status;
+mod upgrade;
 mod user_data;
 
 use std::sync::Arc;

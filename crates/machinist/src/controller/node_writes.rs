@@ -30,7 +30,7 @@ const MAX_CONCURRENT_WRITES: usize = 32;
 const TASK: &str = "write the machine";
 
 /// The name of the written machine, or why the write failed. The name is empty if the write needs no event.
-type NodeWrite = Result<String, WriteError>;
+pub(super) type NodeWrite = Result<String, WriteError>;
 
 /// Annotations to write; those without a value are removed.
 type AnnotationUpdates = BTreeMap<String, Option<String>>;
@@ -208,7 +208,7 @@ impl PoolReconcile<'_> {
     }
 
     /// Patches a machine, unless it has changed in any way since we read it: for writes that can wait.
-    async fn patch_node(&self, node: &Node, mut patch: Value) -> NodeWrite {
+    pub(super) async fn patch_node(&self, node: &Node, mut patch: Value) -> NodeWrite {
         patch["metadata"]["resourceVersion"] = json!(node.resource_version());
         let written: Node = self.context.merge_patch(&node.name_any(), &patch).await?;
         self.context.caches.nodes.upsert(written);

@@ -177,13 +177,24 @@ impl PoolReconcile<'_> {
                 None
             }
         };
+        let upgrade = self.upgrade_daemons().await;
+        if let Some(problem) = &upgrade.problem {
+            self.report_once(reported, "DaemonUpgradeStopped", problem);
+        }
         // A problem that is solved is reported again if it comes back.
         let name = self.pool.name_any();
-        let holds = |message: &String| problems.contains(message) || misspelt.contains(message);
+        let holds = |message: &String| {
+            problems.contains(message)
+                || misspelt.contains(message)
+                || upgrade.problem.as_ref() == Some(message)
+        };
         reported.warnings.retain(|(pool, message)| *pool != name || holds(message));
-        let mut again = None;
+        let mut again = upgrade.decision.wake.as_ref().map(|wake| self.requeue_at(wake));
+        if upgrade.failed_writes > 0 {
+            again = again.into_iter().chain([Requeue(RETRY_DELAY)]).min();
+        }
         if let Some(decision) = &decision {
-            again = self.apply_decision(decision).await;
+            again = again.into_iter().chain(self.apply_decision(decision).await).min();
             if let Some(halted) = decision.halted.as_ref() {
                 problems.extend(halted_message(halted));
             }
@@ -251,6 +262,10 @@ impl PoolReconcile<'_> {
     fn requeue_at(&self, at: &Time) -> Requeue {
         let until = at.0.duration_since(self.now.0);
         Requeue(Duration::try_from(until).unwrap_or_default() + Duration::from_millis(10))
+    }
+
+    pub(super) fn now(&self) -> &Time {
+        &self.now
     }
 
     fn target(&self) -> &str {

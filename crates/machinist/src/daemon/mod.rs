@@ -14,6 +14,7 @@
 //! | `status` | the status of the machine without an API server |
 //! | `service_state` | the state of the daemon's service |
 //! | `running` | ends a daemon that systemd does not end, when its machine leaves |
+//! | `upgrade` | replaces the daemon's binary |
 //! | `watchdog` | restores the daemon's unit and binary |
 //! | `state` | the daemon's own files |
 //! | `private_files` | restricts those files to root |
@@ -49,6 +50,7 @@ pub(crate) mod status;
 mod systemd;
 pub mod transaction;
 mod unreadable_files;
+mod upgrade;
 pub(crate) mod watchdog;
 
 pub use root::HostRoot;

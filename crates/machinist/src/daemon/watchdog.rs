@@ -8,14 +8,15 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use machinist_core::daemon::upgrade::{MAX_UNCONFIRMED_CHECKS, UpgradeRecord};
 use machinist_core::versioned;
-use machinist_core::watchdog::{LastGood, WatchdogAction, watchdog_decision};
+use machinist_core::watchdog::{LastGood, ObservedService, WatchdogAction, watchdog_decision};
 use serde::{Deserialize, Serialize};
 
 use super::join::paths::JoinPaths;
-use super::join::{SERVICE, identity_copy};
-use super::service_state;
+use super::join::{PREVIOUS, SERVICE, identity_copy};
 use super::systemd::Systemd;
+use super::{service_state, upgrade};
 use crate::durable_file::{self, PartFile};
 
 /// The version of the record that this version writes.
@@ -82,9 +83,13 @@ pub(crate) async fn run(root: &Path) -> Result<()> {
     let binary =
         service_state::binary_path(&unit).context("the last good unit has no ExecStart")?;
     let binary = beneath(root, binary);
+    let begun = count_check(root, &observed)?;
+    let is_upgrade_overdue = begun.as_ref().is_some_and(UpgradeRecord::is_overdue);
     // Reading two binaries every minute would cost more than the daemon itself.
-    let binary_differs = observed.is_crash_looping() && !is_same(&copy, &binary);
+    let may_differ = observed.is_crash_looping() || is_upgrade_overdue;
+    let binary_differs = may_differ && !is_same(&copy, &binary);
     let last_good = LastGood {
+        is_upgrade_overdue,
         binary_differs,
         unit_differs: service_state::unit_file(root).1 != unit,
         unit_is_packaged: service_state::packaged_unit(root).as_deref() == Some(unit.as_str()),
@@ -115,13 +120,35 @@ pub(crate) async fn run(root: &Path) -> Result<()> {
         }
         tracing::warn!(error = %format_args!("{error:#}"), "cannot record what is restored");
     }
-    let is_running = observed.active_state.as_deref() == Some("active");
+    if decision.actions.contains(&WatchdogAction::WriteBinary)
+        && let Some(record) = begun.filter(|record| record.failed.is_none())
+    {
+        // First: the old daemon must not try the same binary again.
+        let reason = format!(
+            "the new daemon did not come up ({}), and the watchdog put the old one back: see journalctl -u {SERVICE} there",
+            problem.cause()
+        );
+        upgrade::write_record(root, &UpgradeRecord { failed: Some(reason), ..record })?;
+    }
+    let is_running = !is_upgrade_overdue && observed.active_state.as_deref() == Some("active");
     for action in decision.actions {
         perform(root, action, &unit, &copy, &binary, is_running)
             .await
             .with_context(|| format!("cannot restore the daemon ({action:?})"))?;
     }
     Ok(())
+}
+
+/// Counts a look at a new daemon that has not come up yet. Runs are counted, not minutes: a machine may be off meanwhile.
+fn count_check(root: &Path, observed: &ObservedService) -> Result<Option<UpgradeRecord>> {
+    let Some(mut record) = upgrade::read_record(root) else { return Ok(None) };
+    let is_stopped = observed.active_state.as_deref() == Some("inactive");
+    let is_open = record.failed.is_none() && !record.came_up && !is_stopped;
+    if is_open && record.checks < MAX_UNCONFIRMED_CHECKS {
+        record.checks += 1;
+        upgrade::write_record(root, &record)?;
+    }
+    Ok(Some(record))
 }
 
 async fn perform(
@@ -182,6 +209,7 @@ pub(super) fn store_last_good(root: &Path) -> Result<Vec<String>> {
         if space.f_bavail.saturating_mul(space.f_frsize) < needed {
             bail!("{}: the disk is too full for a copy of the binary", directory.display());
         }
+        keep_previous(&copy, &join_paths.last_good(PREVIOUS));
         copy_file(own, &copy, 0o700).with_context(|| format!("cannot write {}", copy.display()))?;
     }
     let stored = join_paths.last_good(SERVICE);
@@ -193,6 +221,17 @@ pub(super) fn store_last_good(root: &Path) -> Result<Vec<String>> {
     let record = WatchdogRecord::read(&path);
     durable_file::remove(&path).with_context(|| format!("cannot remove {}", path.display()))?;
     Ok(record.restored)
+}
+
+/// Keeps the last good binary under another name: for a person who wants it back. Its loss is not worth stopping for.
+fn keep_previous(copy: &Path, previous: &Path) {
+    let kept = durable_file::remove(previous).and_then(|_| fs::hard_link(copy, previous));
+    if let Err(error) = kept.or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }) {
+        tracing::warn!(%error, "cannot keep the previous binary");
+    }
 }
 
 fn beneath(root: &Path, path: &Path) -> PathBuf {

@@ -158,6 +158,18 @@ impl ApiClient {
         self.send(request).await
     }
 
+    /// Sends bytes that are no object.
+    ///
+    /// # Errors
+    /// An [`ApiStatusError`], or the API server does not respond.
+    pub(crate) async fn upload(&self, path: &str, body: Body) -> Result<Value> {
+        let request = Request::put(path)
+            .header("accept", ACCEPT_JSON)
+            .header("content-type", "application/octet-stream")
+            .body(body)?;
+        Ok(self.send(request).await?.body)
+    }
+
     /// Opens a stream, whose lines arrive as they are sent.
     ///
     /// # Errors

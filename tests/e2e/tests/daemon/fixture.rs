@@ -69,6 +69,11 @@ impl HubFixture {
         machine.sh(&self.join_command("/run")).unwrap();
     }
 
+    /// The data directory of the hub.
+    pub(crate) fn data(&self) -> &std::path::Path {
+        &self.data
+    }
+
     /// What a machine joins with: the hub's CA certificate and a bootstrap token.
     pub(crate) fn join_credentials(&self) -> (Vec<u8>, String) {
         let mut token = Command::new(binary::machinist_binary().unwrap());

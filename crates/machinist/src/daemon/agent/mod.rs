@@ -25,6 +25,7 @@
 //! | `certificates` | files that the cluster keeps up to date next to the config |
 //! | `kubelet_health` | probes of the kubelet |
 //! | `answer` | answers `machinist logs` and `machinist diff --live` |
+//! | `upgrade` | upgrades this daemon |
 //! | `report` | MachineConfigNode and events, written in the background |
 //! | `disk` | all work on the disk, on blocking threads |
 //! | `heartbeat` | the Node and its lease, on a host without kubelet |
@@ -56,6 +57,7 @@ mod report;
 mod run_command;
 mod stalled_disk;
 mod update;
+mod upgrade;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,6 +74,7 @@ use machinist_core::daemon::{Phase, Session, SessionEvent, annotations, reports}
 use machinist_core::drift::DriftPolicy;
 use machinist_core::node::{MachineMode, NodeView};
 use machinist_hub::failure_log::FailureLog;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -132,6 +135,8 @@ pub(crate) enum ExitReason {
     CertificateRenewed,
     /// The machine leaves.
     Left,
+    /// Another binary is in the place of this one: systemd starts it.
+    Upgraded,
 }
 
 /// Ends the daemon between two steps, for the first reason that is given.
@@ -200,6 +205,10 @@ struct Agent {
     defers_sigterm: Arc<AtomicBool>,
     /// The note in `/run` as it was last written.
     last_note: DaemonNote,
+    /// Becomes true when this daemon is stored as the last good one.
+    is_good: watch::Sender<bool>,
+    /// Whether it is noted on the disk that this daemon has come up.
+    is_up_noted: bool,
     /// The zero of all times in the session.
     started: Instant,
     session: Session,
@@ -283,10 +292,21 @@ pub(crate) async fn run(
         stop: stop.clone(),
         defers_sigterm: Arc::new(AtomicBool::new(false)),
         last_note: DaemonNote::default(),
+        is_good: watch::Sender::default(),
+        is_up_noted: false,
         started: Instant::now(),
         session,
     };
     tasks.spawn(agent.report_deferred_sigterm());
+    let upgrades = upgrade::Upgrades {
+        client: agent.client.clone(),
+        own_node: agent.own_node.clone(),
+        reporter: agent.reporter.clone(),
+        root: options.root.clone(),
+        exit: exit.clone(),
+        is_good: agent.is_good.subscribe(),
+    };
+    tasks.spawn(upgrades.run());
     if let Some(heartbeat) = agent.heartbeat.clone() {
         let own_node = agent.own_node.clone();
         tasks.spawn(async move {
@@ -437,6 +457,7 @@ impl Agent {
         let next = match (reconciled, refreshed) {
             (Ok(next), Ok(())) => {
                 self.failures.succeeded(REACH_TASK, "");
+                self.note_came_up().await;
                 next
             }
             (Err(error), _) | (Ok(_), Err(error)) => {

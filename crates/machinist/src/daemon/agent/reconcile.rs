@@ -19,7 +19,7 @@ use machinist_core::os::with_layered_image;
 use super::super::os::abilities::detect_abilities;
 use super::super::state::DiskState;
 use super::super::systemd::Systemd;
-use super::super::watchdog;
+use super::super::{upgrade, watchdog};
 use super::{Agent, NextReconcile, own_node};
 
 /// Why a machine that is a directory does not reboot.
@@ -203,13 +203,28 @@ impl Agent {
         Ok(NextReconcile::Immediately)
     }
 
+    /// Notes that this daemon has completed a pass, if it is a new one: from now on only a crash loop brings the last one
+    /// back.
+    pub(super) async fn note_came_up(&mut self) {
+        if std::mem::replace(&mut self.is_up_noted, true) {
+            return;
+        }
+        let root = self.disk.path().to_owned();
+        let noted = tokio::task::spawn_blocking(move || upgrade::note_came_up(&root)).await;
+        if let Ok(Err(error)) = noted {
+            tracing::warn!(error = %format_args!("{error:#}"), "cannot note that this daemon has come up");
+            self.is_up_noted = false;
+        }
+    }
+
     /// Stores this daemon for the watchdog in the background, and reports what the watchdog has restored. A failure is
     /// not worth stopping for.
     fn store_last_good(&self, node: &Arc<Node>) {
         let (root, node) = (self.disk.path().to_owned(), Arc::clone(node));
-        let reporter = self.reporter.clone();
+        let (reporter, is_good) = (self.reporter.clone(), self.is_good.clone());
         tokio::task::spawn_blocking(move || match watchdog::store_last_good(&root) {
             Ok(restored) => {
+                is_good.send_replace(true);
                 for message in restored {
                     tracing::warn!(message, "the watchdog restored this daemon");
                     reporter.warn(&node, "DaemonRestored", message);

@@ -32,7 +32,7 @@ use crate::fault_injection;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The annotations that the daemon writes.
-const DAEMON_ANNOTATIONS: [&str; 17] = [
+const DAEMON_ANNOTATIONS: [&str; 19] = [
     annotation::CURRENT_CONFIG,
     annotation::DESIRED_CONFIG,
     annotation::CURRENT_IMAGE,
@@ -50,6 +50,8 @@ const DAEMON_ANNOTATIONS: [&str; 17] = [
     machinist::DRIFTED,
     machinist::HEAL,
     machinist::REBOOT_REQUESTED,
+    machinist::DAEMON,
+    machinist::UPGRADE,
 ];
 
 /// What was done.

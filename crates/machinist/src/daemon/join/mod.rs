@@ -40,6 +40,7 @@ pub(crate) use first_config::FirstConfig;
 pub(crate) use leave::{joined_name, leave};
 use paths::JoinPaths;
 pub(crate) use service::SERVICE_NAME as SERVICE;
+pub(super) use service::{PREVIOUS, WATCHDOG_TIMER};
 
 use super::agent::new_node;
 use super::root::HostRoot;

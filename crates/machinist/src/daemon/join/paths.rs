@@ -46,7 +46,7 @@ impl JoinPaths {
     }
 
     /// The link that enables the timer of the watchdog.
-    pub(super) fn timer_link(&self, name: &str) -> PathBuf {
+    pub(in super::super) fn timer_link(&self, name: &str) -> PathBuf {
         self.root.join(UNIT_DIR).join("timers.target.wants").join(name)
     }
 
@@ -58,6 +58,11 @@ impl JoinPaths {
     /// What the watchdog has done since the daemon last worked.
     pub(in super::super) fn watchdog_record(&self) -> PathBuf {
         self.state_dir().join("watchdog.json")
+    }
+
+    /// The upgrade of the daemon that was begun last.
+    pub(in super::super) fn upgrade_record(&self) -> PathBuf {
+        self.state_dir().join("upgrade.json")
     }
 
     /// The certificate request of a join that has not ended.

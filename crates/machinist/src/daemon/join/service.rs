@@ -14,7 +14,10 @@ use crate::durable_file;
 pub(crate) const SERVICE_NAME: &str = "machinist-daemon.service";
 /// The service that restores the daemon if it cannot run, and its timer.
 pub(super) const WATCHDOG_SERVICE: &str = "machinist-watchdog.service";
-pub(super) const WATCHDOG_TIMER: &str = "machinist-watchdog.timer";
+pub(in super::super) const WATCHDOG_TIMER: &str = "machinist-watchdog.timer";
+
+/// The name of the last good binary before the present one, beside it.
+pub(in super::super) const PREVIOUS: &str = "machinist.previous";
 
 /// A file of the service.
 struct ServiceFile {
@@ -108,9 +111,11 @@ pub(super) fn remove_watchdog(join_paths: &JoinPaths) -> Result<()> {
 pub(super) fn remove_last_good(join_paths: &JoinPaths) -> Result<()> {
     for path in [
         join_paths.last_good("machinist"),
+        join_paths.last_good(PREVIOUS),
         join_paths.last_good(SERVICE_NAME),
         join_paths.last_good(super::identity_copy::NAME),
         join_paths.watchdog_record(),
+        join_paths.upgrade_record(),
     ] {
         JoinPaths::remove_file(&path)?;
     }
