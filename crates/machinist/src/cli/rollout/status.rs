@@ -140,7 +140,7 @@ impl RolloutStatusArgs {
             return screen.replace(&full(reports, true, now));
         }
         for report in reports {
-            let target = report.target.as_deref().unwrap_or("-");
+            let target = report.target.as_deref().unwrap_or("no config yet");
             let line = format!("{} → {target}: {}", report.pool, text::render_line(report, None));
             screen.append(&report.pool, line)?;
         }
