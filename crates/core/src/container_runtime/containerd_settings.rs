@@ -140,7 +140,7 @@ mod tests {
     use serde_json::{Value, json};
 
     /// The files by path, and the notes, of settings.
-    fn made(profile: TemplateProfile, settings: Value) -> (Vec<(String, String)>, Vec<String>) {
+    fn made(profile: TemplateProfile, settings: &Value) -> (Vec<(String, String)>, Vec<String>) {
         let config: ContainerRuntimeConfig = serde_json::from_value(json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ContainerRuntimeConfig",
             "metadata": {"name": "a"}, "spec": {"containerRuntimeConfig": settings},
@@ -184,12 +184,12 @@ mod tests {
                 "version = 2\n\n[debug]\n  level = \"debug\"\n".to_owned(),
             ),
         ] {
-            let (files, _) = made(TemplateProfile::Kubeadm, settings.clone());
+            let (files, _) = made(TemplateProfile::Kubeadm, &settings);
             assert_eq!(files, [(path, text)], "{settings}");
         }
         for (profile, product) in [(TemplateProfile::K3s, "k3s"), (TemplateProfile::Rke2, "rke2")] {
             let (files, notes) =
-                made(profile, json!({"pidsLimit": 100, "logSizeMax": "20M", "logLevel": "warn"}));
+                made(profile, &json!({"pidsLimit": 100, "logSizeMax": "20M", "logLevel": "warn"}));
             let file = |name: &str, line: &str| {
                 let directory = format!("/var/lib/rancher/{product}/agent/etc/kubelet.conf.d");
                 (format!("{directory}/60-machinist-{name}.conf"), format!("{kubelet}{line}\n"))
@@ -218,7 +218,7 @@ mod tests {
                 ("additionalImageStores", store.clone(), false),
                 ("additionalArtifactStores", store.clone(), false),
             ] {
-                let (files, notes) = made(profile, json!({field: value}));
+                let (files, notes) = made(profile, &json!({field: value}));
                 let start = format!("spec.containerRuntimeConfig.{field}: ");
                 assert_eq!(!files.is_empty(), is_written, "{profile:?} {field}");
                 assert!(

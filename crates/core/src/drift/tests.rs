@@ -262,7 +262,7 @@ fn what_is_as_the_next_config_wants_it_does_not_hold_it_up() {
     let (bad, kept) = (file("/etc/bad", "bad"), file("/etc/kept", "kept"));
     let current = files(&[bad.clone(), kept.clone()]);
     let (without, corrected) =
-        (files(&[kept.clone()]), files(&[file("/etc/bad", "good"), kept.clone()]));
+        (files(std::slice::from_ref(&kept)), files(&[file("/etc/bad", "good"), kept.clone()]));
     let same = files(&[bad, kept]);
     let disk = |bad: Option<&[u8]>, kept: Option<&[u8]>| {
         let (_, mut tree) =
