@@ -122,7 +122,7 @@ impl BinaryStore {
                 ));
             }
         }
-        found.sort_by(|a, b| b.0.cmp(&a.0));
+        found.sort_by_key(|(modified, _)| std::cmp::Reverse(*modified));
         Ok(found.into_iter().map(|(_, binary)| binary).collect())
     }
 

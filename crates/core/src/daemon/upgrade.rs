@@ -226,6 +226,10 @@ mod tests {
             .unwrap()
     }
 
+    /// What it is, the Node, the own digest, why it cannot, the record, and the step.
+    type UpgradeStepCase<'a> =
+        (&'a str, Node, &'a str, Option<&'a str>, Option<UpgradeRecord>, UpgradeStep);
+
     #[test]
     fn a_daemon_upgrades_once_per_request_when_it_has_nothing_else_to_do() {
         let asked = || node(Some(serde_json::to_string(&request("2")).unwrap()), &json!({}));
@@ -233,7 +237,7 @@ mod tests {
         let working =
             |more: &Value| node(Some(serde_json::to_string(&request("2")).unwrap()), more);
         let install = || UpgradeStep::Install(request("2"));
-        let cases: [(&str, Node, &str, Option<&str>, Option<UpgradeRecord>, UpgradeStep); 11] = [
+        let cases: [UpgradeStepCase<'_>; 11] = [
             ("no request", node(None, &json!({})), &own, None, None, UpgradeStep::Nothing),
             (
                 "nonsense",

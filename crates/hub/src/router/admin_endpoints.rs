@@ -34,9 +34,8 @@ pub(super) async fn handle(
     }
     match endpoint.split_once('/').unwrap_or((endpoint, "")) {
         ("backup", "") if method == Method::GET => Ok(backup(hub, user, request)),
-        ("backup", "") => Err(ApiError::method_not_allowed()),
         ("binaries", "") if method == Method::GET => binary_endpoint::list(hub).await,
-        ("binaries", _) => Err(ApiError::method_not_allowed()),
+        ("backup", "") | ("binaries", _) => Err(ApiError::method_not_allowed()),
         ("tokens", id) => token_endpoints::handle(hub, user, id, request).await,
         ("machines", name) => machine_endpoint::handle(hub, user, name, request).await,
         _ => Err(ApiError::resource_not_found()),

@@ -73,13 +73,16 @@ fn decide(nodes: &[Node], annotations: &Value, spec: &Value, now: &str) -> Upgra
     decide_upgrade(&pool, &nodes, &request(), &policy, max, &now)
 }
 
+/// What it is, the machines, annotations and spec of the pool, and who is next.
+type UpgradeDecisionCase<'a> = (&'a str, Vec<Node>, &'a Value, &'a Value, &'a [&'a str]);
+
 const NOW: &str = "2026-01-01T12:00:00Z";
 
 #[test]
 fn machines_are_asked_a_few_at_a_time() {
     let none = json!({});
     let two = json!({"maxUnavailable": 2});
-    let cases: [(&str, Vec<Node>, &Value, &Value, &[&str]); 9] = [
+    let cases: [UpgradeDecisionCase<'_>; 9] = [
         ("one by one", vec![old("a"), old("b"), old("c")], &none, &none, &["a"]),
         ("two", vec![old("a"), old("b"), old("c")], &none, &two, &["a", "b"]),
         ("one works on it", vec![asked("a"), old("b")], &none, &none, &[]),

@@ -139,7 +139,7 @@ impl UpgradeReport {
     }
 }
 
-fn parse(text: &String) -> Option<Result<UpgradeRequest, String>> {
+fn parse(text: &str) -> Option<Result<UpgradeRequest, String>> {
     Some(UpgradeRequest::parse(text).map_err(|error| error.to_string()))
 }
 
