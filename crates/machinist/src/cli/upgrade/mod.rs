@@ -49,7 +49,7 @@ pub(super) struct UpgradeArgs {
     names: Vec<String>,
 
     /// The binary, which is uploaded to the hub [default: the one that the hub runs]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["status", "cancel"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["status", "cancel"])]
     binary: Option<PathBuf>,
 
     /// Upgrade to an older version, too; it may not read what the newer one has written
