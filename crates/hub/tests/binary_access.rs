@@ -146,7 +146,10 @@ async fn an_upload_that_is_not_what_it_says_is_refused() {
     ];
     for (digest, size, body, part) in cases {
         let (code, text) = fixture.put(Some(&admin), digest, size, body).await;
-        assert!(matches!(code, 400 | 404 | 405) && text.contains(part), "{digest} {size}: {code} {text}");
+        assert!(
+            matches!(code, 400 | 404 | 405) && text.contains(part),
+            "{digest} {size}: {code} {text}"
+        );
         assert_eq!(fixture.stored(), 0, "{digest} {size}");
     }
     let path = format!("/machinist/v1/binaries/{sha256}");
