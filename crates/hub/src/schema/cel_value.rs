@@ -90,7 +90,7 @@ fn object(node: &SchemaNode, fields: &Map<String, Value>) -> Cel {
 }
 
 /// Escapes a field name as a CEL identifier.
-fn escape(name: &str) -> String {
+pub(crate) fn escape(name: &str) -> String {
     const RESERVED: [&str; 21] = [
         "true",
         "false",

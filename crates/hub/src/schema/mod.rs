@@ -18,6 +18,7 @@ mod format;
 mod lists;
 mod node;
 mod prune;
+mod rule_checks;
 mod validate;
 mod validation_rules;
 mod value_checks;
@@ -26,8 +27,9 @@ use serde_json::Value;
 
 pub use error::{FieldError, FieldReason, format_value, go_float, quote};
 
+pub(crate) use cel_value::escape as cel_field_name;
 use node::SchemaNode;
-pub use validation_rules::{CheckedRule, check_rule};
+pub use rule_checks::{CheckedRule, check_rule};
 
 /// Why a schema cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,14 +7,16 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::cel_env::{self, CEL_ENV};
-use super::cel_library;
 use super::cel_value::{convert, convert_root};
 use super::node::{AdditionalProperties, SchemaNode};
 use super::validate::{old_field, old_items};
 use super::{FieldError, SchemaError, child_path, display_path};
+use super::{cel_library, rule_checks};
 
-/// Maximum number of item combinations that a rule may visit.
+/// How many item combinations all rules of an object may visit together. Long texts count more.
 const MAX_EVALUATION_STEPS: usize = 10_000_000;
+/// How long a text is that counts twice.
+const TEXT_BYTES_PER_STEP: usize = 1024;
 
 /// A compiled rule.
 #[derive(Debug)]
@@ -88,42 +90,14 @@ impl ValidationRule {
     }
 }
 
-/// What a rule of a new schema is found to be.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct CheckedRule {
-    /// Why the rule cannot be compiled.
-    pub rule_error: Option<String>,
-    /// Why the expression of its message cannot be compiled.
-    pub message_error: Option<String>,
-    /// Whether it compares with the old value.
-    pub uses_old_self: bool,
-}
-
-/// Compiles a rule for its errors.
-#[must_use]
-pub fn check_rule(rule: &Value) -> CheckedRule {
-    let why = |error: SchemaError| match error {
-        SchemaError::Rule { why, .. } => format!("compilation failed: {why}"),
-        other => other.to_string(),
-    };
-    let text = |key: &str| rule[key].as_str().unwrap_or_default().trim().to_owned();
-    let (rule_error, uses_old_self) = match compile(&text("rule"), "") {
-        Ok(expression) => (None, expression.references().has_variable("oldSelf")),
-        Err(error) => (Some(why(error)), false),
-    };
-    let message = text("messageExpression");
-    let message_error =
-        if message.is_empty() { None } else { compile(&message, "").err().map(why) };
-    CheckedRule { rule_error, message_error, uses_old_self }
-}
-
-fn compile(source: &str, path: &str) -> Result<IdedExpr, SchemaError> {
+pub(super) fn compile(source: &str, path: &str) -> Result<IdedExpr, SchemaError> {
     let wrong =
         |why: String| SchemaError::Rule { path: path.to_owned(), rule: source.to_owned(), why };
     let compiled = CEL_ENV.compile(source).map_err(|error| wrong(error.to_string()))?;
     let mut expression = compiled.expression().clone();
     let mut unknown = None;
     rewrite(&mut expression, &mut unknown);
+    let unknown = unknown.or_else(|| rule_checks::unknown_name(&mut expression, &mut Vec::new()));
     match unknown {
         Some(name) => Err(wrong(format!("undeclared reference to '{name}'"))),
         None => Ok(expression),
@@ -195,7 +169,7 @@ fn rewrite(expression: &mut IdedExpr, unknown: &mut Option<String>) {
     }
 }
 
-fn subexpressions(expression: &mut IdedExpr) -> Vec<&mut IdedExpr> {
+pub(super) fn subexpressions(expression: &mut IdedExpr) -> Vec<&mut IdedExpr> {
     match &mut expression.expr {
         Expr::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
         Expr::Comprehension(loop_) => vec![
@@ -228,8 +202,21 @@ fn loop_depth(expression: &IdedExpr) -> u32 {
 /// Runs all rules on an object.
 pub(super) fn validate(root: &SchemaNode, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(root, RuleScope { new, old, path: "", root: true }, &mut errors);
+    let mut budget = RuleBudget { left: Some(MAX_EVALUATION_STEPS) };
+    walk(root, RuleScope { new, old, path: "", root: true }, &mut budget, &mut errors);
     errors
+}
+
+/// What the rules of an object may still cost; `None` after a rule that costs more.
+struct RuleBudget {
+    left: Option<usize>,
+}
+
+impl RuleBudget {
+    fn take(&mut self, steps: usize) -> bool {
+        self.left = self.left.and_then(|left| left.checked_sub(steps));
+        self.left.is_some()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -240,13 +227,18 @@ struct RuleScope<'a> {
     root: bool,
 }
 
-fn walk(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<FieldError>) {
-    if place.new.is_null() || !node.has_rules {
+fn walk(
+    node: &SchemaNode,
+    place: RuleScope<'_>,
+    budget: &mut RuleBudget,
+    errors: &mut Vec<FieldError>,
+) {
+    if place.new.is_null() || !node.has_rules || budget.left.is_none() {
         return;
     }
-    evaluate_rules(node, place, errors);
+    evaluate_rules(node, place, budget, errors);
     for part in &node.all_of {
-        walk(part, place, errors);
+        walk(part, place, budget, errors);
     }
     match place.new {
         Value::Object(fields) => {
@@ -259,7 +251,8 @@ fn walk(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<FieldError>) {
                     }
                     (None, _) => continue,
                 };
-                walk(part, RuleScope { new: value, old, path: &path, root: false }, errors);
+                let place = RuleScope { new: value, old, path: &path, root: false };
+                walk(part, place, budget, errors);
             }
         }
         Value::Array(items) => {
@@ -268,7 +261,8 @@ fn walk(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<FieldError>) {
             for (index, item) in items.iter().enumerate() {
                 let old = node.item_key(item).and_then(|key| before.get(&key).copied());
                 let path = format!("{}[{index}]", place.path);
-                walk(part, RuleScope { new: item, old, path: &path, root: false }, errors);
+                let place = RuleScope { new: item, old, path: &path, root: false };
+                walk(part, place, budget, errors);
             }
         }
         _ => {}
@@ -276,7 +270,12 @@ fn walk(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// Runs the rules of one part of an object.
-fn evaluate_rules(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<FieldError>) {
+fn evaluate_rules(
+    node: &SchemaNode,
+    place: RuleScope<'_>,
+    budget: &mut RuleBudget,
+    errors: &mut Vec<FieldError>,
+) {
     if node.rules.is_empty() {
         return;
     }
@@ -289,6 +288,7 @@ fn evaluate_rules(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<Fiel
     let unchanged = old == Some(place.new);
     let old_self = old.map(bind);
     let widest = max_collection_len(place.new).max(old.map_or(0, max_collection_len));
+    let longest = max_text_len(place.new).max(old.map_or(0, max_text_len));
     for rule in &node.rules {
         if rule.uses_old_self && old_self.is_none() && !rule.optional_old_self {
             continue;
@@ -302,7 +302,8 @@ fn evaluate_rules(node: &SchemaNode, place: RuleScope<'_>, errors: &mut Vec<Fiel
         let invalid = |detail: String| {
             FieldError::invalid(display_path(place.path), node.type_name.as_str(), detail)
         };
-        if widest.saturating_pow(rule.loop_depth) > MAX_EVALUATION_STEPS {
+        let visits = widest.saturating_pow(rule.loop_depth).max(1);
+        if !budget.take(visits.saturating_mul(1 + longest / TEXT_BYTES_PER_STEP)) {
             errors.push(invalid(
                 "validation failed due to running out of cost budget, no further validation \
                  rules will be run"
@@ -329,6 +330,16 @@ fn max_collection_len(value: &Value) -> usize {
         Value::Object(fields) => {
             fields.values().map(max_collection_len).max().unwrap_or(0).max(fields.len())
         }
+        _ => 0,
+    }
+}
+
+/// The length of the longest text anywhere in a value.
+fn max_text_len(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(max_text_len).max().unwrap_or(0),
+        Value::Object(fields) => fields.values().map(max_text_len).max().unwrap_or(0),
         _ => 0,
     }
 }

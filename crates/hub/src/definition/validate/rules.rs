@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::columns::resolve;
 use super::openapi::SchemaPlace;
 use super::schema_view::SchemaView;
-use crate::schema::{FieldError, check_rule};
+use crate::schema::{FieldError, cel_field_name, check_rule};
 
 const KEYWORD: &str = "x-kubernetes-validations";
 const REASONS: [&str; 4] =
@@ -61,6 +61,33 @@ pub(super) fn validate(schema: SchemaView<'_>, path: &str, errors: &mut Vec<Fiel
     }
 }
 
+/// Returns the first field of a path that the schema does not know.
+fn unknown_field<'a>(schema: SchemaView<'_>, path: &'a [String]) -> Option<&'a str> {
+    let mut here = schema;
+    for (depth, field) in path.iter().enumerate() {
+        if matches!(here.type_(), "string" | "integer" | "number" | "boolean") {
+            return Some(field);
+        }
+        let is_open = here.type_() != "object"
+            || here.preserves_unknown()
+            || here.get("additionalProperties").is_some();
+        let mut properties = here.properties();
+        match properties.find(|(name, _)| cel_field_name(name) == *field) {
+            Some((_, property)) => here = property,
+            None if is_open => return None,
+            // Every object has these, whatever its schema says.
+            None if depth == 0 && matches!(field.as_str(), "metadata" | "kind" | "apiVersion") => {
+                return None;
+            }
+            None => return Some(field),
+        }
+        if field == "metadata" {
+            return None;
+        }
+    }
+    None
+}
+
 /// Compiles the rules.
 pub(super) fn compile(
     schema: SchemaView<'_>,
@@ -71,7 +98,12 @@ pub(super) fn compile(
     for (index, rule) in schema.list(KEYWORD).iter().enumerate() {
         let at = |field: &str| format!("{path}.{KEYWORD}[{index}].{field}");
         let checked = check_rule(rule);
-        if let Some(why) = checked.rule_error {
+        let unknown = || {
+            let mut paths = checked.fields.iter();
+            let name = paths.find_map(|path| unknown_field(schema, path))?;
+            Some(format!("compilation failed: undefined field '{name}'"))
+        };
+        if let Some(why) = checked.rule_error.clone().or_else(unknown) {
             errors.push(FieldError::invalid(at("rule"), rule.clone(), why));
         }
         if let Some(why) = checked.message_error {

@@ -112,6 +112,10 @@ fn version_errors(
     let faults = validate_dns_1035_label(name);
     if !faults.is_empty() {
         errors.push(FieldError::invalid(format!("{path}.name"), name, faults.join(",")));
+        if index == 0 {
+            // Kubernetes copies the first name to a field of its own, and checks both.
+            errors.push(FieldError::invalid("spec.version", name, faults.join(",")));
+        }
     }
     deprecation_errors(version, &format!("{path}.deprecationWarning"), errors);
     if tops.schema.is_none() {

@@ -116,6 +116,18 @@ fn schemas_that_are_not_structural() {
             "{}.x-kubernetes-validations[0].rule: Required value: rule is not specified",
         ),
         (
+            json!({"type": "object", "properties": {"a": {"type": "object"}}, "x-kubernetes-validations": [{"rule": "has(self.a.b)"}]}),
+            "{}.x-kubernetes-validations[0].rule: Invalid value: {\"rule\":\"has(self.a.b)\"}: compilation failed: undefined field 'b'",
+        ),
+        (
+            json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self + 1"}]}),
+            "{}.x-kubernetes-validations[0].rule: Invalid value: {\"rule\":\"self + 1\"}: cel expression must evaluate to a bool",
+        ),
+        (
+            json!({"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [{"rule": "self.all(x, x == 1) || other"}]}),
+            "{}.x-kubernetes-validations[0].rule: Invalid value: {\"rule\":\"self.all(x, x == 1) || other\"}: compilation failed: undeclared reference to 'other'",
+        ),
+        (
             json!({"type": "object", "x-kubernetes-validations": [{"rule": "nobody(self)"}]}),
             "{}.x-kubernetes-validations[0].rule: Invalid value",
         ),
