@@ -233,7 +233,7 @@ pub(super) fn cases() -> Vec<Case> {
         )),
         field(
             "an old value in an atomic list",
-            json!({"type": "array", "items": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}),
+            json!({"type": "array", "maxItems": 5, "items": {"type": "string", "maxLength": 9, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}),
         ),
         field(
             "an optional old value for nothing",

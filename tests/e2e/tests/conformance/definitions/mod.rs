@@ -70,6 +70,11 @@ fn comparable(response: &TestResponse, agreement: Agreement) -> Value {
     json!({"code": response.code, "body": body})
 }
 
+/// What a case says of itself must be what kube-apiserver says.
+fn expect(name: &str, response: &TestResponse, code: u16) -> Option<String> {
+    (response.code != code).then(|| format!("{name}: kube-apiserver: {}", response.body))
+}
+
 /// Compares the responses of both to the same request.
 fn compare(what: &str, responses: [TestResponse; 2], agreement: Agreement) -> Option<String> {
     let [wanted, found] = responses.map(|response| comparable(&response, agreement));
@@ -98,19 +103,22 @@ fn definitions_are_judged_as_kube_apiserver_does() {
         object["spec"]["versions"] = Value::Null;
         merge(&mut object["spec"], &case.spec, &definition(number, &Value::Null)["spec"]);
         let responses = both.map(|server| server.post(DEFINITIONS, &object));
-        assert_eq!(responses[0].code, 422, "{}: {}", case.name, responses[0].body);
+        failed.extend(expect(case.name, &responses[0], 422));
         failed.extend(compare(case.name, responses, case.agreement));
     }
     let good = good::cases();
+    let mut served = Vec::new();
     for (number, case) in good.iter().enumerate() {
         let mut object = definition(1000 + number, &Value::Null);
         merge(&mut object["spec"], &case.spec, &definition(1000 + number, &Value::Null)["spec"]);
         let responses = both.map(|server| server.post(DEFINITIONS, &object));
-        assert_eq!(responses[0].code, 201, "{}: {}", case.name, responses[0].body);
+        let is_served = responses.iter().all(|response| response.code == 201);
+        served.push(is_served);
+        failed.extend(expect(case.name, &responses[0], 201));
         failed.extend(compare(case.name, responses, case.agreement));
     }
     let mut count = 0;
-    for (number, case) in good.iter().enumerate() {
+    for (number, case) in good.iter().enumerate().filter(|(number, _)| served[*number]) {
         let (plural, kind) =
             (format!("things{}", 1000 + number), format!("Thing{}", 1000 + number));
         for server in both {
