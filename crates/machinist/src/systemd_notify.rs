@@ -4,6 +4,8 @@
 //! does nothing. A message that cannot be sent is logged and is never an error: the service works
 //! without it. Called by the commands that run for long.
 
+use std::sync::mpsc::sync_channel;
+use std::thread;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -36,7 +38,21 @@ where
     F: Future<Output = bool> + Send + 'static,
 {
     let Some(timeout) = sd_notify::watchdog_enabled() else { return };
-    let ping = || send(NotifyState::Watchdog);
+    let (pings, received) = sync_channel(1);
+    // A thread of its own: sending waits while systemd reads nothing, and nothing else must wait with it.
+    let sender = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
+        while received.recv().is_ok() {
+            send(NotifyState::Watchdog);
+        }
+    });
+    if let Err(error) = sender {
+        tracing::warn!(%error, "cannot start the thread that feeds the watchdog of systemd");
+        return;
+    }
+    // One message that waits says as much as several.
+    let ping = move || {
+        let _ = pings.try_send(());
+    };
     tokio::spawn(feed_watchdog(watchdog_interval(timeout), is_alive, ping));
 }
 
