@@ -71,12 +71,12 @@ fn count(schema: &Value, depth: usize, counts: &mut Counts) -> Result<(), String
     for (name, value) in fields {
         match name.as_str() {
             "properties" | "patternProperties" | "definitions" | "dependencies" => {
-                let inside = value.as_object().into_iter().flat_map(|all| all.values());
-                inside.map(|inside| count(inside, depth + 1, counts)).collect::<Result<(), _>>()?;
+                let mut inside = value.as_object().into_iter().flat_map(|all| all.values());
+                inside.try_for_each(|inside| count(inside, depth + 1, counts))?;
             }
             "allOf" | "anyOf" | "oneOf" => {
-                let inside = value.as_array().into_iter().flatten();
-                inside.map(|inside| count(inside, depth + 1, counts)).collect::<Result<(), _>>()?;
+                let mut inside = value.as_array().into_iter().flatten();
+                inside.try_for_each(|inside| count(inside, depth + 1, counts))?;
             }
             "items" | "additionalProperties" | "additionalItems" | "not" => {
                 count(value, depth + 1, counts)?;

@@ -20,9 +20,12 @@ fn walk(schema: SchemaView<'_>, path: &str, is_root: bool, errors: &mut Vec<Fiel
     if let Some(default) = schema.get("default") {
         check(schema, default, &child(path, "default"), errors);
     }
-    // Defaults below additionalProperties and alternatives are forbidden or have no effect.
-    if let Some(items) = schema.schema("items") {
-        walk(items, &child(path, "items"), false, errors);
+    // Defaults below alternatives are forbidden. A kube-apiserver does not check those of additionalProperties, and writes
+    // objects with them that do not fit the schema.
+    for name in ["items", "additionalProperties"] {
+        if let Some(inside) = schema.schema(name) {
+            walk(inside, &child(path, name), false, errors);
+        }
     }
     for (name, property) in schema.properties() {
         // Those of the metadata are forbidden.

@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, reason = "called with json!")]
+
 use super::*;
 use serde_json::json;
 
@@ -95,6 +97,10 @@ fn schemas_that_are_not_structural() {
         (
             json!({"type": "integer", "default": "x"}),
             "{}.default: Invalid value: \"string\":  in body must be of type integer: \"string\"",
+        ),
+        (
+            json!({"type": "object", "additionalProperties": {"type": "integer", "default": "x"}}),
+            "{}.additionalProperties.default: Invalid value: \"string\":  in body must be of type integer: \"string\"",
         ),
         (
             json!({"type": "object", "default": {"b": 1}}),
@@ -231,14 +237,14 @@ fn specs_that_are_refused() {
         (
             |it| {
                 it["versions"][0]["additionalPrinterColumns"] =
-                    json!([{"name": "A", "type": "text", "jsonPath": ".a"}])
+                    json!([{"name": "A", "type": "text", "jsonPath": ".a"}]);
             },
             "spec.additionalPrinterColumns[0].type: Invalid value: \"text\": must be one of boolean,date,integer,number,string",
         ),
         (
             |it| {
                 it["versions"][0]["subresources"] =
-                    json!({"scale": {"specReplicasPath": ".a", "statusReplicasPath": ".status.a"}})
+                    json!({"scale": {"specReplicasPath": ".a", "statusReplicasPath": ".status.a"}});
             },
             "spec.subresources.scale.specReplicasPath: Invalid value: \".a\": should be a json path under .spec",
         ),
