@@ -68,7 +68,7 @@ pub(crate) async fn run(hub: Hub, mut state: DefinitionLoop) {
         match ended {
             Ok(()) | Err(RevisionError::Closed) => return,
             Err(error) => {
-                tracing::warn!(%error, "definitions lost their watch and are listed again")
+                tracing::warn!(%error, "definitions lost their watch and are listed again");
             }
         }
     }

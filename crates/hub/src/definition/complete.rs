@@ -77,7 +77,8 @@ fn complete_spec(spec: &mut Map<String, Value>) {
 fn normalize_schema(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else { return };
     fields.retain(|name, value| {
-        !value.is_null() && !(OMITTED_IF_EMPTY.contains(&name.as_str()) && is_empty(name, value))
+        let is_omitted = OMITTED_IF_EMPTY.contains(&name.as_str()) && is_empty(name, value);
+        !value.is_null() && !is_omitted
     });
     for (name, value) in fields {
         match name.as_str() {

@@ -153,7 +153,7 @@ impl DeleteArgs {
         let note = async {
             tokio::time::sleep(NOTE_AFTER).await;
             output::print_note(&format!("waiting until {name} is gone: {}", state.borrow()));
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         let gone = async {
             tokio::select! { gone = gone => gone, () = note => Ok(()) }

@@ -1,4 +1,5 @@
 //! Lists and sets: `self.ports.isSorted()`, `sets.contains(self.a, self.b)`.
+#![expect(clippy::needless_pass_by_value, reason = "the signature of a function of CEL")]
 
 use std::cmp::Ordering;
 
