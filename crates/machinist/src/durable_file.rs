@@ -101,6 +101,12 @@ pub(crate) fn write_symlink(target: &str, path: &Path) -> io::Result<()> {
     rename(&part, path)
 }
 
+/// Gives a file another name.
+pub(crate) fn hard_link(from: &Path, to: &Path) -> io::Result<()> {
+    fs::hard_link(from, to)?;
+    fsync_directory(parent(to))
+}
+
 /// Renames a file whose contents are synced.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fault_injection::point();

@@ -225,7 +225,7 @@ pub(super) fn store_last_good(root: &Path) -> Result<Vec<String>> {
 
 /// Keeps the last good binary under another name: for a person who wants it back. Its loss is not worth stopping for.
 fn keep_previous(copy: &Path, previous: &Path) {
-    let kept = durable_file::remove(previous).and_then(|_| fs::hard_link(copy, previous));
+    let kept = durable_file::remove(previous).and_then(|_| durable_file::hard_link(copy, previous));
     if let Err(error) = kept.or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
