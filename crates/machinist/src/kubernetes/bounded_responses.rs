@@ -21,7 +21,8 @@ use tower::{BoxError, Service};
 /// Packed bytes are unpacked in pieces of this size, each to at most about a thousand times as much.
 const PIECE_BYTES: usize = 2 << 10;
 
-/// The largest response, and the largest event of a watch.
+/// The largest response, and the largest event of a watch. In the extensions of a request it counts instead of that of the
+/// client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseLimit(u64);
 
@@ -30,6 +31,12 @@ impl ResponseLimit {
     pub const MACHINE: Self = Self(32 << 20);
     /// For what reads lists of all objects at once.
     pub const LISTS: Self = Self(1 << 30);
+
+    /// For a response of which the size is known, such as a binary, and that is not held in memory.
+    #[must_use]
+    pub const fn of_bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
 
     /// The number of bytes.
     #[must_use]
@@ -79,7 +86,8 @@ where
             let asked = request.headers_mut().entry(header::ACCEPT_ENCODING);
             asked.or_insert(HeaderValue::from_static("gzip"));
         }
-        let (response, limit) = (self.inner.call(request), self.limit);
+        let limit = request.extensions().get().copied().unwrap_or(self.limit);
+        let response = self.inner.call(request);
         Box::pin(async move { Ok(bound(response.await?, limit, is_watch)) })
     }
 }

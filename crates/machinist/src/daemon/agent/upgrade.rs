@@ -33,6 +33,7 @@ use super::own_node::OwnNode;
 use super::report::Reporter;
 use super::{DaemonExit, ExitReason};
 use crate::durable_file::{self, PartFile};
+use crate::kubernetes::bounded_responses::ResponseLimit;
 
 /// How long the next part of a binary may take.
 const PART_TIMEOUT: Duration = Duration::from_secs(60);
@@ -251,7 +252,10 @@ impl Upgrades {
             return Err(retry(anyhow!("{}: the disk is too full", directory.display())));
         }
         let path_of = format!("/machinist/v1/binaries/{}", request.sha256);
-        let asked = http::Request::get(path_of).body(Body::empty()).map_err(retry)?;
+        // One byte more is enough to see that there are too many.
+        let limit = ResponseLimit::of_bytes(request.size.saturating_add(1));
+        let asked = http::Request::get(path_of).extension(limit);
+        let asked = asked.body(Body::empty()).map_err(retry)?;
         let response = timeout(PART_TIMEOUT, self.client.send(asked)).await.map_err(retry)?;
         let response = response.context("cannot reach the hub").map_err(InstallError::Retry)?;
         match response.status().as_u16() {

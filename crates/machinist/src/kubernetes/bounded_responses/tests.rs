@@ -82,6 +82,20 @@ async fn members_without_end_that_unpack_to_nothing_are_an_error() {
 }
 
 #[tokio::test]
+async fn a_request_can_have_a_limit_of_its_own() {
+    let large = || Full::new(Bytes::from(vec![b' '; 2 << 20]));
+    let inner = tower::service_fn(move |_: Request<Body>| async move {
+        Ok::<_, Infallible>(Response::new(large()))
+    });
+    let mut client = BoundedResponses { inner, limit: ResponseLimit(1 << 20) };
+    let mut request = Request::get("/").body(Body::empty()).unwrap();
+    assert!(client.call(request).await.unwrap().into_body().collect().await.is_err());
+    request = Request::get("/").body(Body::empty()).unwrap();
+    request.extensions_mut().insert(ResponseLimit::of_bytes(2 << 20));
+    assert!(client.call(request).await.unwrap().into_body().collect().await.is_ok());
+}
+
+#[tokio::test]
 async fn damaged_gzip_is_an_error() {
     let packed = pack(&[b'x'; 1000]);
     for damaged in [&packed[..packed.len() - 9], &packed[..4], b"plain text".as_slice()] {
