@@ -54,7 +54,8 @@ pub(crate) fn check_machine_metadata(
     Ok(())
 }
 
-/// Rejects a machine's write of annotations that are instructions for it. It may remove them.
+/// Rejects writes of annotations that say what machines run, by all but administrators and controllers: rights on Nodes,
+/// their status or pools are not enough. Who may write the object may remove them.
 pub(crate) fn check_protected_annotations(
     kind: &ResourceKind,
     user: &UserInfo,
@@ -62,8 +63,8 @@ pub(crate) fn check_protected_annotations(
     old: &Value,
     new: &Value,
 ) -> Result<(), ApiError> {
-    let is_machine = user.is_in_group(NODE_GROUP) || user.is_in_group(BOOTSTRAP_GROUP);
-    if user.is_privileged() || !is_machine || !super::is_node(kind) {
+    let is_protected = super::is_node(kind) || kind.kind == "MachineConfigPool";
+    if user.is_privileged() || !is_protected {
         return Ok(());
     }
     let of = |object: &Value, key: &str| object["metadata"]["annotations"][key].clone();
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_does_not_choose_what_it_runs() {
+    fn only_administrators_choose_what_machines_run() {
         let kinds = crate::built_in::kinds();
         let node = kinds.iter().find(|kind| kind.kind == "Node").unwrap();
         let lease = kinds.iter().find(|kind| kind.kind == "Lease").unwrap();
@@ -140,6 +141,16 @@ mod tests {
             assert_eq!(check(node, &UserInfo::admin(), old, new), Ok(()));
             assert_eq!(check(lease, &machine, old, new), Ok(()));
         }
+        // Rights on pools, Nodes or their status do not include it.
+        let operator = UserInfo::new("ops", []);
+        assert_eq!(check(node, &operator, &none, &one), Err(403));
+        let text = json!({"metadata": {"name": "machineconfigpools.x"}, "spec": {
+            "group": "x", "names": {"kind": "MachineConfigPool", "plural": "machineconfigpools"},
+            "versions": [{"name": "v1", "served": true, "storage": true}],
+        }});
+        let pools = crate::built_in::from_crd(&text);
+        assert_eq!(check(&pools[0], &operator, &none, &one), Err(403));
+        assert_eq!(check(&pools[0], &UserInfo::admin(), &none, &one), Ok(()));
     }
 
     #[test]
