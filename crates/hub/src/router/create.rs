@@ -26,7 +26,8 @@ pub(super) async fn create(
     content_type: Option<&str>,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let mut given = run_offloaded(body.len(), || {
+    let work = definitions::work_bytes(call, body.len());
+    let mut given = run_offloaded(work, || {
         let mut sent = decode_object(call.kind, content_type, body)?;
         check_type(call.kind, &sent.value)?;
         set_namespace(call, &mut sent.value)?;
@@ -34,7 +35,7 @@ pub(super) async fn create(
     })?;
     // A generated name that is taken is replaced by another, as often as kube-apiserver does.
     for left in (0..MAX_NAME_ATTEMPTS).rev() {
-        let object = run_offloaded(body.len(), || prepare_object(call, &given.object))?;
+        let object = run_offloaded(work, || prepare_object(call, &given.object))?;
         let name = metadata_str(&object, "name").to_owned();
         let result = insert(call, &name, &object).await;
         if given.generate_name
@@ -168,6 +169,7 @@ async fn insert(
     definitions::check_count(call, object)?;
     call.hub.inner.quotas.check_held(&call.user, call.kind, &call.hub.inner.store)?;
     let entry = put_object(call, key, object, Precondition::Absent).await?.ok_or_else(taken)?;
+    definitions::check_still_served(call, &entry).await?;
     call.hub.inner.quotas.record_created(&call.user, call.kind, &entry.key);
     call.renderer().entry(StatusCode::CREATED, &entry)
 }

@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::resource_request::{RequestVerb, ResourceRequest};
 use crate::definition::{self, MAX_DEFINITION_BYTES, MAX_DEFINITIONS, NEEDS_KUBERNETES};
-use crate::object::metadata_str;
+use crate::object::{self, metadata_str};
 use crate::object_limits::encoded_bytes;
 use crate::request::ResourcePath;
 use crate::schema::FieldError;
 use crate::status::ApiError;
+use crate::store::{CommitError, Precondition, StoreEntry, StoreOp};
 
 /// How long a write of a definition waits until its kind is served.
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(5);
@@ -55,6 +56,38 @@ pub(super) fn check_target(call: &ResourceRequest<'_>) -> Result<(), ApiError> {
         return Err(ApiError { message, ..ApiError::method_not_allowed() });
     }
     Ok(())
+}
+
+/// The size of the work that a body of so many bytes makes. The rules of a definition may take long on a small object.
+pub(super) fn work_bytes(call: &ResourceRequest<'_>, bytes: usize) -> usize {
+    if call.kind.defined.is_some() { usize::MAX } else { bytes }
+}
+
+/// Removes an object again whose definition went while it was being created, and reports that: the clean-up of the
+/// definition did not see it.
+pub(super) async fn check_still_served(
+    call: &ResourceRequest<'_>,
+    entry: &StoreEntry,
+) -> Result<(), ApiError> {
+    if call.kind.defined.is_none() {
+        return Ok(());
+    }
+    let name = format!("{}.{}", call.kind.plural, call.kind.group);
+    let definition = call.hub.inner.store.get(&format!("{}{name}", definition::KEY_PREFIX));
+    let is_served =
+        definition.and_then(|stored| object::decode(&stored.value, stored.revision).ok());
+    let is_served =
+        is_served.is_some_and(|stored| stored["metadata"]["deletionTimestamp"].is_null());
+    if is_served {
+        return Ok(());
+    }
+    let expect = Precondition::Revision(entry.revision);
+    let gone = StoreOp::Delete { key: entry.key.to_string(), expect };
+    match call.hub.inner.store.commit(vec![gone]).await {
+        // Somebody else has removed or changed it: then it was seen.
+        Ok(_) | Err(CommitError::Conflict { .. }) => Err(ApiError::resource_not_found()),
+        Err(error) => Err(ApiError::internal(error.to_string())),
+    }
 }
 
 /// Rejects a definition whose group the hub serves itself.

@@ -132,7 +132,7 @@ async fn read_modify_write(
     while Instant::now() < deadline {
         let entry = call.hub.inner.store.get(&key);
         let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
-        let size = entry.value.len();
+        let size = definitions::work_bytes(call, entry.value.len());
         let old = run_offloaded(size, || stored_object(call, &entry))?;
         let changed = run_offloaded(size, || change(&old))?;
         // A patched object keeps the resourceVersion that was read, so a conflict is retried unless

@@ -17,7 +17,7 @@ pub(super) static CEL_ENV: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(enviro
 /// Compiled patterns: rules use the same few again and again.
 static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
 /// Maximum number of cached patterns.
-const MAX_PATTERNS: usize = 1024;
+const MAX_PATTERNS: usize = 256;
 
 /// The name under which [`matches`] replaces CEL's own, which compiles its pattern on every call.
 pub(super) const MATCHES_FUNCTION: &str = "machinist_matches";

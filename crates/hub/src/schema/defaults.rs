@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::node::{AdditionalProperties, SchemaNode};
+use crate::object_limits::{MAX_OBJECT_BYTES, encoded_bytes};
 
 /// Drops null fields that are neither nullable nor have a default.
 pub(super) fn drop_nulls(node: &SchemaNode, value: &mut Value) {
@@ -26,13 +27,23 @@ pub(super) fn drop_nulls(node: &SchemaNode, value: &mut Value) {
     }
 }
 
-/// Applies defaults, including those inside default values.
+/// More bytes of defaults are not inserted into one object: it is larger than any that is stored then, and refused.
+const MAX_INSERTED_BYTES: usize = MAX_OBJECT_BYTES + (1 << 20);
+
+/// Applies defaults, including those inside default values. A default of list items multiplies with the items, so what is
+/// inserted is limited.
 pub(super) fn apply_defaults(node: &SchemaNode, value: &mut Value) {
+    let mut left = MAX_INSERTED_BYTES;
+    insert_defaults(node, value, &mut left);
+}
+
+fn insert_defaults(node: &SchemaNode, value: &mut Value, left: &mut usize) {
     match value {
         Value::Object(fields) => {
             for (name, part) in &node.properties {
                 if let Some(default) = &part.default
                     && fields.get(name).is_none_or(|value| is_disallowed_null(part, value))
+                    && take_bytes(default, left)
                 {
                     fields.insert(name.clone(), default.clone());
                 }
@@ -40,19 +51,28 @@ pub(super) fn apply_defaults(node: &SchemaNode, value: &mut Value) {
             for (name, value) in fields.iter_mut() {
                 let named = node.properties.get(name);
                 match (named, &node.additional) {
-                    (Some(part), _) => apply_defaults(part, value),
-                    (None, AdditionalProperties::Schema(part)) => replace_null(part, value),
+                    (Some(part), _) => insert_defaults(part, value, left),
+                    (None, AdditionalProperties::Schema(part)) => replace_null(part, value, left),
                     (None, _) => {}
                 }
             }
         }
         Value::Array(items) => {
             if let Some(part) = &node.items {
-                items.iter_mut().for_each(|item| replace_null(part, item));
+                items.iter_mut().for_each(|item| replace_null(part, item, left));
             }
         }
         _ => {}
     }
+}
+
+/// Whether a default may still be inserted.
+fn take_bytes(default: &Value, left: &mut usize) -> bool {
+    let size = encoded_bytes(default);
+    let fits = size <= *left;
+    // After one that does not fit, none is inserted: the object is too large in any case.
+    *left = if fits { *left - size } else { 0 };
+    fits
 }
 
 /// Writes whole floats as integers (`1.0` as `1`), as kube-apiserver stores them.
@@ -72,13 +92,14 @@ pub(super) fn normalize_numbers(value: &mut Value) {
     }
 }
 
-fn replace_null(part: &SchemaNode, value: &mut Value) {
+fn replace_null(part: &SchemaNode, value: &mut Value, left: &mut usize) {
     if is_disallowed_null(part, value)
         && let Some(default) = &part.default
+        && take_bytes(default, left)
     {
         *value = default.clone();
     }
-    apply_defaults(part, value);
+    insert_defaults(part, value, left);
 }
 
 fn is_disallowed_null(part: &SchemaNode, value: &Value) -> bool {

@@ -6,9 +6,12 @@ use std::sync::LazyLock;
 use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use crate::name_validation;
+
+/// How large a compiled pattern and the cache of its matches may be: a short text can compile to megabytes.
+const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// Base64 with padding, as Go's standard encoding.
 static BASE64: LazyLock<GeneralPurpose> = LazyLock::new(|| {
@@ -19,18 +22,17 @@ static BASE64: LazyLock<GeneralPurpose> = LazyLock::new(|| {
 });
 
 static TIME_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    regex("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$").ok()
+    own_regex("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$")
 });
 
 static HOST_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    regex(
+    own_regex(
         r"^([a-zA-Z0-9\p{S}\p{L}]((-?[a-zA-Z0-9\p{S}\p{L}]{0,62})?)|([a-zA-Z0-9\p{S}\p{L}](([a-zA-Z0-9-\p{S}\p{L}]{0,61}[a-zA-Z0-9\p{S}\p{L}])?)(\.)){1,}([a-zA-Z\p{L}]){2,63})$",
     )
-    .ok()
 });
 
 static UUID_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    regex("(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$").ok()
+    own_regex("(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$")
 });
 
 /// A validated format. Others (`int32`, `int64`, `double`…) are ignored, as in kube-apiserver.
@@ -268,8 +270,19 @@ fn is_valid_host(host: &str) -> bool {
         && !name.contains([' ', '<', '>', '"', '^', '`', '{', '}', '|', '\\'])
 }
 
-/// Compiles a regular expression with Go's semantics: `\d`, `\w`, `\s` and `\b` match ASCII only.
+/// Compiles a regular expression of a client with Go's semantics: `\d`, `\w`, `\s` and `\b` match ASCII only.
 pub(super) fn regex(pattern: &str) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(&as_in_go(pattern));
+    builder.size_limit(MAX_COMPILED_BYTES).dfa_size_limit(MAX_COMPILED_BYTES);
+    builder.build().map_err(|error| error.to_string())
+}
+
+/// Compiles one of our own patterns, which may be larger.
+fn own_regex(pattern: &str) -> Option<Regex> {
+    Regex::new(&as_in_go(pattern)).ok()
+}
+
+fn as_in_go(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
@@ -292,5 +305,5 @@ pub(super) fn regex(pattern: &str) -> Result<Regex, String> {
             None => out.push('\\'),
         }
     }
-    Regex::new(&out).map_err(|error| error.to_string())
+    out
 }

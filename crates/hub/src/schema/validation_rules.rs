@@ -29,6 +29,7 @@ pub(super) struct ValidationRule {
     uses_old_self: bool,
     /// Nesting depth of loops.
     loop_depth: u32,
+    lists: ListSources,
     expression: IdedExpr,
     message_expression: Option<IdedExpr>,
 }
@@ -48,6 +49,7 @@ impl ValidationRule {
             optional_old_self: rule["optionalOldSelf"] == true,
             uses_old_self: expression.references().has_variable("oldSelf"),
             loop_depth: loop_depth(&expression),
+            lists: ListSources::of(&mut expression.clone()),
             text: source,
             expression,
             message_expression,
@@ -199,6 +201,43 @@ fn loop_depth(expression: &IdedExpr) -> u32 {
     own + subexpressions(&mut copy).into_iter().map(|part| loop_depth(part)).max().unwrap_or(0)
 }
 
+/// Functions that make lists from texts.
+const LIST_FUNCTIONS: [&str; 2] = ["split", "findAll"];
+
+/// Where the lists of a rule come from, besides the object.
+#[derive(Debug, Default, Clone, Copy)]
+struct ListSources {
+    /// The length of the longest list that is written in the rule.
+    longest_literal: usize,
+    /// Whether a text becomes a list, which has at most as many items as the text has bytes.
+    has_texts: bool,
+}
+
+impl ListSources {
+    fn of(expression: &mut IdedExpr) -> Self {
+        let mut found = match &expression.expr {
+            Expr::List(list) => Self { longest_literal: list.elements.len(), has_texts: false },
+            Expr::Call(call) => {
+                let has_texts = LIST_FUNCTIONS.contains(&call.func_name.as_str());
+                Self { longest_literal: 0, has_texts }
+            }
+            _ => Self::default(),
+        };
+        for part in subexpressions(expression) {
+            let inside = Self::of(part);
+            found.longest_literal = found.longest_literal.max(inside.longest_literal);
+            found.has_texts |= inside.has_texts;
+        }
+        found
+    }
+
+    /// How many items a loop of the rule visits at most.
+    fn widest(self, widest_in_object: usize, longest_text: usize) -> usize {
+        let from_texts = if self.has_texts { longest_text } else { 0 };
+        widest_in_object.max(self.longest_literal).max(from_texts)
+    }
+}
+
 /// Runs all rules on an object.
 pub(super) fn validate(root: &SchemaNode, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -302,6 +341,7 @@ fn evaluate_rules(
         let invalid = |detail: String| {
             FieldError::invalid(display_path(place.path), node.type_name.as_str(), detail)
         };
+        let widest = rule.lists.widest(widest, longest);
         let visits = widest.saturating_pow(rule.loop_depth).max(1);
         if !budget.take(visits.saturating_mul(1 + longest / TEXT_BYTES_PER_STEP)) {
             errors.push(invalid(

@@ -1,5 +1,6 @@
 //! Definitions that clients create: their kinds are served like all others, and go with them.
 mod guards;
+mod hostile;
 mod lifecycle;
 mod objects;
 mod scale;
