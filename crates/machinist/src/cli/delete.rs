@@ -11,7 +11,6 @@ use http::Method;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use machinist_core::api::MachineConfigPool;
-use machinist_core::api::names::object::POOL_WORKER;
 use machinist_core::duration::parse_duration;
 use machinist_core::rollout::nodes_of;
 use serde_json::Value;
@@ -195,22 +194,31 @@ pub(super) async fn confirm_pools(
 
 /// What to ask before these pools are deleted; none if no machine is in them.
 fn pool_question(names: &[&str], pools: &[MachineConfigPool], nodes: &[Node]) -> Option<String> {
-    let texts: Vec<String> = names
-        .iter()
-        .filter_map(|name| {
-            let pool = pools.iter().find(|pool| pool.name_any() == *name)?;
-            match nodes_of(pool, pools, nodes).0.len() {
-                0 => None,
-                1 => Some(format!("pool {name} has 1 machine")),
-                count => Some(format!("pool {name} has {count} machines")),
-            }
-        })
-        .collect();
-    let after = match names.contains(&POOL_WORKER) {
-        true => "without it they are in no pool, and keep their config",
-        false => "they move to the pool worker, and keep their config until they get another",
+    let (going, left): (Vec<_>, Vec<_>) =
+        pools.iter().cloned().partition(|pool| names.contains(&pool.name_any().as_str()));
+    let (mut texts, mut machines) = (Vec::new(), Vec::new());
+    for pool in &going {
+        let members = nodes_of(pool, pools, nodes).0;
+        let name = pool.name_any();
+        match members.len() {
+            0 => {}
+            1 => texts.push(format!("pool {name} has 1 machine")),
+            count => texts.push(format!("pool {name} has {count} machines")),
+        }
+        machines.extend(members.into_iter().cloned());
+    }
+    let moved: usize = left.iter().map(|pool| nodes_of(pool, &left, &machines).0.len()).sum();
+    let after = match (moved, machines.len()) {
+        (_, 0) => return None,
+        (0, _) => "afterwards no pool selects what was in it, which keeps its config".to_owned(),
+        (moved, all) if moved == all => {
+            "afterwards another pool selects what was in it, and gives it its config".to_owned()
+        }
+        (moved, all) => format!(
+            "afterwards other pools select {moved} of {all} machines; the others keep their config"
+        ),
     };
-    (!texts.is_empty()).then(|| format!("{}; {after}", texts.join(", ")))
+    Some(format!("{}; {after}", texts.join(", ")))
 }
 
 #[cfg(test)]
@@ -237,8 +245,17 @@ mod tests {
         assert_eq!(ask(&["infra", "nosuch"]), None);
         let text = ask(&["storage", "infra", "worker"]).unwrap();
         assert!(
-            text.starts_with("pool storage has 2 machines, pool worker has 1 machine; "),
+            text.starts_with("pool worker has 1 machine, pool storage has 2 machines; "),
             "{text}"
         );
+        assert!(text.ends_with("no pool selects what was in it, which keeps its config"), "{text}");
+        // A machine of two pools moves to the other one.
+        let mut edge = pool("edge");
+        edge.spec.node_selector = pool("worker").spec.node_selector;
+        let pools = [pools.to_vec(), vec![edge]].concat();
+        let text = pool_question(&["edge"], &pools, &nodes).unwrap();
+        assert!(text.starts_with("pool edge has 1 machine; afterwards another pool"), "{text}");
+        let text = pool_question(&["edge", "storage"], &pools, &nodes).unwrap();
+        assert!(text.ends_with("select 1 of 3 machines; the others keep their config"), "{text}");
     }
 }
