@@ -1,7 +1,7 @@
 //! Custom resource definitions: ours and those that OpenShift publishes.
 
 use super::Cluster;
-use crate::cache;
+use crate::{cache, wait_for};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,14 @@ impl Cluster {
         }
         let args: Vec<_> = args.iter().map(String::as_str).collect();
         self.kubectl(&[&["apply"], &args[..]].concat()).context("install CRDs")?;
-        let files = &args[1..];
-        self.kubectl(&[&["wait", "--for=condition=Established", "--timeout=60s"], files].concat())?;
-        Ok(())
+        let established = ["wait", "--for=condition=Established", "--timeout=60s"];
+        let established = [&established[..], &args[1..]].concat();
+        // kubectl fails on an object whose conditions nobody has written yet.
+        wait_for("the CRDs to have conditions", || match self.kubectl(&established) {
+            Ok(_) => Ok(true),
+            Err(error) if error.to_string().contains("accessor error") => Ok(false),
+            Err(error) => Err(error),
+        })
     }
 
     /// Installs the CRDs that OpenShift publishes in the Go module `github.com/openshift/api`.
