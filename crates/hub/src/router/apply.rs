@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::offload::run_offloaded;
 use super::resource_request::ResourceRequest;
 use super::write::{MAX_RETRY_TIME, prepare_update, store_update, stored_object};
-use super::{create, field_managers, response, scale};
+use super::{create, definitions, field_managers, response, scale};
 use crate::admission::apply_field_validation;
 use crate::body::{self, DecodedObject};
 use crate::field_management::FieldManagement;
@@ -135,7 +135,7 @@ fn check_nulls(
         None | Some("scale") => ObjectPart::Object,
         Some(_) => ObjectPart::Status,
     };
-    admission.validate(call.kind, part, &object, old)
+    definitions::validate(call, part, &object, old)
 }
 
 fn contains_null(value: &Value) -> bool {

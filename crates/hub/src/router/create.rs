@@ -26,8 +26,7 @@ pub(super) async fn create(
     content_type: Option<&str>,
     body: &[u8],
 ) -> Result<Response, ApiError> {
-    let work = definitions::work_bytes(call, body.len());
-    let mut given = run_offloaded(work, || {
+    let mut given = run_offloaded(body.len(), || {
         let mut sent = decode_object(call.kind, content_type, body)?;
         check_type(call.kind, &sent.value)?;
         set_namespace(call, &mut sent.value)?;
@@ -35,7 +34,7 @@ pub(super) async fn create(
     })?;
     // A generated name that is taken is replaced by another, as often as kube-apiserver does.
     for left in (0..MAX_NAME_ATTEMPTS).rev() {
-        let object = run_offloaded(work, || prepare_object(call, &given.object))?;
+        let object = run_offloaded(body.len(), || prepare_object(call, &given.object))?;
         let name = metadata_str(&object, "name").to_owned();
         let result = insert(call, &name, &object).await;
         if given.generate_name
@@ -147,7 +146,7 @@ fn prepare_object(call: &ResourceRequest<'_>, sent: &Value) -> Result<Value, Api
     role_grants::check(call, None, &object)?;
     check_namespace(call)?;
     definitions::check_object(call, &object)?;
-    admission.validate(call.kind, ObjectPart::Object, &object, None)?;
+    definitions::validate(call, ObjectPart::Object, &object, None)?;
     admission.normalize_numbers(&mut object);
     Ok(object)
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::offload::run_offloaded;
 use super::resource_request::{RequestVerb, ResourceRequest};
 use crate::definition::{self, MAX_DEFINITION_BYTES, MAX_DEFINITIONS, NEEDS_KUBERNETES};
-use crate::object::{self, metadata_str};
+use crate::object::{self, ObjectPart, metadata_str};
 use crate::object_limits::encoded_bytes;
 use crate::request::ResourcePath;
 use crate::schema::FieldError;
@@ -58,9 +59,17 @@ pub(super) fn check_target(call: &ResourceRequest<'_>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The size of the work that a body of so many bytes makes. The rules of a definition may take long on a small object.
-pub(super) fn work_bytes(call: &ResourceRequest<'_>, bytes: usize) -> usize {
-    if call.kind.defined.is_some() { usize::MAX } else { bytes }
+/// Checks an object against its schema. The rules of a definition may take long on a small object, so other requests go
+/// on beside them.
+pub(super) fn validate(
+    call: &ResourceRequest<'_>,
+    part: ObjectPart,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), ApiError> {
+    let admission = call.kinds.admission(call.kind);
+    let work = if call.kind.defined.is_some() { usize::MAX } else { 0 };
+    run_offloaded(work, || admission.validate(call.kind, part, object, old))
 }
 
 /// Removes an object again whose definition went while it was being created, and reports that: the clean-up of the

@@ -38,9 +38,35 @@ pub(super) fn check_roles(
     if !strategy::is_node(call.kind) {
         return Ok(());
     }
+    check_status_write(call, old, new)?;
     let stored = call.user.node_name().map(|name| StoredMachine::read(&call.hub.inner.store, name));
     let granted = stored.as_ref().filter(|it| it.exists()).map(|it| &it.record.roles);
     strategy::check_node_role_labels(call.kind, &call.user, old, new, granted)
+}
+
+/// Rejects a write of a Node's status that says what the machine may read: the right to write a status is given to what
+/// observes machines, and is not enough for that.
+fn check_status_write(
+    call: &ResourceRequest<'_>,
+    old: &Value,
+    new: &Value,
+) -> Result<(), ApiError> {
+    let is_own = call.user.node_name().is_some();
+    if call.path.subresource.is_none() || call.user.is_privileged() || is_own {
+        return Ok(());
+    }
+    let mut assignments = call.hub.inner.authorizer.assignment_annotations();
+    let changed = assignments.find(|key| annotation_value(old, key) != annotation_value(new, key));
+    let what = match changed {
+        Some(annotation) => format!("the annotation {annotation}"),
+        None if machine::roles_of(old) != machine::roles_of(new) => "role labels".to_owned(),
+        None => return Ok(()),
+    };
+    let reason = format!(
+        "user \"{}\" may not change {what} through the status: write the Node itself",
+        call.user.user
+    );
+    Err(ApiError::forbidden_because(call.kind, metadata_str(new, "name"), &reason))
 }
 
 /// The write that goes with a Node that someone other than its machine writes: these roles are granted from now on.

@@ -132,7 +132,7 @@ async fn read_modify_write(
     while Instant::now() < deadline {
         let entry = call.hub.inner.store.get(&key);
         let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, name))?;
-        let size = definitions::work_bytes(call, entry.value.len());
+        let size = entry.value.len();
         let old = run_offloaded(size, || stored_object(call, &entry))?;
         let changed = run_offloaded(size, || change(&old))?;
         // A patched object keeps the resourceVersion that was read, so a conflict is retried unless
@@ -233,7 +233,7 @@ pub(super) fn prepare_update(
     strategy::check_machine_event(kind, &call.user, old, &new)?;
     role_grants::check(call, Some(old), &new)?;
     definitions::check_object(call, &new)?;
-    admission.validate(kind, part, &new, Some(old))?;
+    definitions::validate(call, part, &new, Some(old))?;
     admission.normalize_numbers(&mut new);
     keep_times_if_unchanged(old, &mut new);
     Ok((new, warnings))

@@ -207,3 +207,24 @@ async fn reviews_know_roles() {
     .await;
     assert_eq!(ask(&server, &user("eve"), "POST", others, question("get")).await.0, 201);
 }
+
+/// What observes machines, such as a problem detector, writes their status and nothing else.
+#[tokio::test]
+async fn a_right_to_the_status_of_nodes_does_not_change_pools() {
+    let server = TestHub::start().await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1"}});
+    assert_eq!(ask(&server, &UserInfo::admin(), "POST", "/api/v1/nodes", node).await.0, 201);
+    let ann = user("ann");
+    let rules = [rule(&["get", "patch"], &[""], &["nodes/status"])];
+    must_create(&server, role("ClusterRole", "status", &rules)).await;
+    let bound = binding("ClusterRoleBinding", "status", ("ClusterRole", "status"), ("User", "ann"));
+    must_create(&server, bound).await;
+    let status = "/api/v1/nodes/w1/status";
+    let ready = json!({"status": {"conditions": [{"type": "Disk", "status": "True"}]}});
+    assert_eq!(ask(&server, &ann, "PATCH", status, ready).await.0, 200);
+    let edge = json!({"metadata": {"labels": {"node-role.kubernetes.io/edge": ""}}});
+    let (code, body) = ask(&server, &ann, "PATCH", status, edge.clone()).await;
+    let message = body["message"].as_str().unwrap_or_default();
+    assert!(code == 403 && message.contains("may not change role labels"), "{code} {message}");
+    assert_eq!(ask(&server, &UserInfo::admin(), "PATCH", status, edge).await.0, 200);
+}
